@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# MEANDER_WARNINGS: what every source of the project is compiled with. CI makes them errors with
+# CMAKE_COMPILE_WARNING_AS_ERROR.
+
+set(MEANDER_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
+if(NOT CMAKE_CXX_COMPILER MATCHES "nvcc")
+  list(APPEND MEANDER_WARNINGS -Wpedantic)
+endif()
+# GCC 12 reports overlapping copies inside std::string that are not there (its bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND MEANDER_WARNINGS -Wno-restrict)
+endif()

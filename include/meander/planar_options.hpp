@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <meander/activation.hpp>
+#include <meander/constraint.hpp>
+
+namespace meander {
+
+/// \brief What a stack of planar layers is, apart from its parameters.
+struct PlanarOptions {
+  Activation activation = Activation::tanh;
+  Constraint constraint = Constraint::softplus;
+  /// Slope of leaky_relu on the negative side, in [0, 1]; not used by tanh.
+  double negative_slope = 0.2;
+  /// Reproduces codes that compute log(|det| + epsilon) per layer; finite and >= 0.
+  double log_det_epsilon = 0.0;
+
+  friend bool operator==(PlanarOptions const&, PlanarOptions const&) = default;
+};
+
+}  // namespace meander

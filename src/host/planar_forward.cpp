@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "planar_forward.hpp"
+
+#include <algorithm>
+
+#include "math.hpp"
+#include "simd.hpp"
+#include "tile.hpp"
+
+namespace meander::impl::host {
+
+namespace {
+
+/// Layers handled together (Gram form, design fact 2): their pre-activations are dot products with
+/// the rows as they stood before the group, corrected by scalars, so that a coordinate loaded once
+/// serves all of them.
+constexpr int group = 4;
+
+/// Vectors of rows side by side: with 4 layers that is as many sums as the registers hold.
+constexpr int max_vectors = vector_registers >= 32 ? 4 : 2;
+
+/// Bytes of a tile: it should stay in a core's second-level cache, and must stay on its stack.
+constexpr std::int64_t tile_bytes = 512 * 1024;
+
+/// The sum of log-determinants of one vector of rows.
+///
+/// Determinants are multiplied, and one logarithm is taken where take_log says so. The product is
+/// kept in two forms, itself and minus one: the first is accurate when it has wandered off, the second
+/// keeps the digits of a log-det near zero.
+template <class T>
+struct LogDet {
+  vec<T> sum{};
+  vec<T> product = splat<T>(1);
+  vec<T> product_minus_1{};
+  vec<T> wandered{};
+
+  /// A layer with determinant 1 + slope (s - 1) = (1 - slope) + slope s.
+  MEANDER_INLINE void multiply(vec<T> slope, vec<T> one_minus_slope, T s, T s_minus_1, T epsilon) {
+    vec<T> det         = fma(slope, splat<T>(s), one_minus_slope);
+    vec<T> det_minus_1 = slope * s_minus_1;
+    if (epsilon != 0) {
+      det         = abs<T>(det) + epsilon;
+      det_minus_1 = det_minus_1 + epsilon;
+    }
+    product         = product * det;
+    product_minus_1 = fma(product_minus_1, det_minus_1, product_minus_1 + det_minus_1);
+    wandered        = wandered + abs<T>(det_minus_1);
+  }
+
+  MEANDER_INLINE void take_logarithm() {
+    auto const near_one  = wandered < T(0.5);
+    vec<T> const rounded = product_minus_1 + T(1);
+    vec<T> const x       = near_one ? rounded : abs<T>(product);
+    vec<T> const rest    = near_one ? product_minus_1 - (rounded - T(1)) : vec<T>{};
+    sum                  = sum + log_corrected<T>(x, rest);
+    product              = splat<T>(1);
+    product_minus_1      = vec<T>{};
+    wandered             = vec<T>{};
+  }
+};
+
+/// Layers [first, first + Layers) of one group on one tile.
+template <class T, Activation activation, bool with_log_det, int Vectors, int Layers>
+MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T* __restrict tile,
+                                LogDet<T> (&log_det)[Vectors], LinesAhead& ahead) {
+  constexpr int n    = width<T>;
+  constexpr int rows = Vectors * n;
+  T const* const w     = stack.w + stack.index(first, 0);
+  T const* const u_hat = stack.u_hat + stack.index(first, 0);
+  int const dim        = stack.dim;
+
+  vec<T> h[Layers][Vectors];  // the sums w.z + b first, then activations
+#pragma GCC unroll 4
+  for (int l = 0; l < Layers; ++l)
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) h[l][r] = splat<T>(stack.b[first + l]);
+  for (int d = 0; d < dim; ++d) {
+    vec<T> z[Vectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) z[r] = load<T>(tile + d * rows + r * n);
+#pragma GCC unroll 4
+    for (int l = 0; l < Layers; ++l) {
+      vec<T> const wd = splat<T>(w[d * group + l]);
+#pragma GCC unroll 4
+      for (int r = 0; r < Vectors; ++r) h[l][r] = fma(wd, z[r], h[l][r]);
+    }
+    ahead.ask_for_one();
+  }
+  // A row that holds a NaN or an infinity shows in the very first sum; x - x makes both NaN.
+  if (first == 0)
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) h[0][r] = h[0][r] + (h[0][r] - h[0][r]);
+
+  vec<T> slope[Layers][Vectors];
+#pragma GCC unroll 4
+  for (int l = 0; l < Layers; ++l)
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) {
+      vec<T> a = h[l][r];
+#pragma GCC unroll 4
+      for (int j = 0; j < l; ++j)
+        a = fma(splat<T>(stack.gram[std::size_t(first + l) * group + j]), h[j][r], a);
+      ActivationValues<T> const v = activation == Activation::tanh
+                                        ? tanh_values<T>(a)
+                                        : leaky_relu_values<T>(a, stack.negative_slope);
+      h[l][r]     = v.h;
+      slope[l][r] = v.slope;
+    }
+
+  // Apart from the chain, whose registers are all taken.
+  if constexpr (with_log_det)
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) {
+      LogDet<T> sum = log_det[r];
+#pragma GCC unroll 4
+      for (int l = 0; l < Layers; ++l) {
+        sum.multiply(slope[l][r], one_minus_slope<T, activation>(h[l][r], slope[l][r]),
+                     stack.s[first + l], stack.s_minus_1[first + l], stack.log_det_epsilon);
+        if (stack.take_log[first + l] != 0) sum.take_logarithm();
+      }
+      log_det[r] = sum;
+    }
+
+  for (int d = 0; d < dim; ++d) {
+    vec<T> z[Vectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) z[r] = load<T>(tile + d * rows + r * n);
+#pragma GCC unroll 4
+    for (int l = 0; l < Layers; ++l) {
+      vec<T> const ud = splat<T>(u_hat[d * group + l]);
+#pragma GCC unroll 4
+      for (int r = 0; r < Vectors; ++r) z[r] = fma(ud, h[l][r], z[r]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < Vectors; ++r) store<T>(tile + d * rows + r * n, z[r]);
+    ahead.ask_for_one();
+  }
+}
+
+template <class T, Activation activation, bool with_log_det, int Vectors>
+void apply_stack(PlanarCoefficients<T> const& stack, T* tile, LogDet<T> (&log_det)[Vectors],
+                 LinesAhead ahead) {
+  int l = 0;
+  for (; l + 4 <= stack.layers; l += 4)
+    apply_group<T, activation, with_log_det, Vectors, 4>(stack, l, tile, log_det, ahead);
+  switch (stack.layers - l) {
+    case 3: apply_group<T, activation, with_log_det, Vectors, 3>(stack, l, tile, log_det, ahead); break;
+    case 2: apply_group<T, activation, with_log_det, Vectors, 2>(stack, l, tile, log_det, ahead); break;
+    case 1: apply_group<T, activation, with_log_det, Vectors, 1>(stack, l, tile, log_det, ahead); break;
+    default: break;
+  }
+}
+
+template <class Storage, class T, Activation activation, int Vectors, bool Stream>
+void run_tile(PlanarForward<Storage, T> const& f, std::int64_t first, T* tile) {
+  constexpr int rows = tile_rows<T, Vectors>;
+  int const count    = static_cast<int>(std::min<std::int64_t>(rows, f.z.extent0 - first));
+  LinesAhead const ahead(f.z, first + rows, rows);
+  LogDet<T> log_det[Vectors];
+  load_tile<Vectors>(f.z, first, count, tile);
+  if (f.log_det.data == nullptr) {
+    apply_stack<T, activation, false, Vectors>(f.stack, tile, log_det, ahead);
+  } else {
+    apply_stack<T, activation, true, Vectors>(f.stack, tile, log_det, ahead);
+    for (int i = 0; i < count; ++i)
+      f.log_det.data[(first + i) * f.log_det.stride0] =
+          static_cast<Storage>(log_det[i / width<T>].sum[i % width<T>]);
+  }
+  store_tile<Vectors, Stream>(tile, f.y, first, count);
+}
+
+template <class Storage, class T, Activation activation, int Vectors>
+void run_tiles(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last) {
+  // On the stack of the thread, so that calls can overlap freely and none allocates.
+  alignas(64) T tile[tile_bytes / sizeof(T)];
+  constexpr int rows = tile_rows<T, Vectors>;
+  if (should_stream<T>(f.z, f.y)) {
+    if constexpr (std::is_same_v<Storage, T>)
+      for (; first < last; first += rows) run_tile<Storage, T, activation, Vectors, true>(f, first, tile);
+    stream_fence();
+  } else {
+    for (; first < last; first += rows) run_tile<Storage, T, activation, Vectors, false>(f, first, tile);
+  }
+}
+
+template <class Storage, class T, Activation activation>
+void run_rows(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last, int rows_per_tile) {
+  if constexpr (max_vectors == 4)
+    if (rows_per_tile == tile_rows<T, 4>) return run_tiles<Storage, T, activation, 4>(f, first, last);
+  if (rows_per_tile == tile_rows<T, 2>) return run_tiles<Storage, T, activation, 2>(f, first, last);
+  run_tiles<Storage, T, activation, 1>(f, first, last);
+}
+
+}  // namespace
+
+template <class Storage, class Compute>
+int PlanarForward<Storage, Compute>::rows_per_tile(int threads) const {
+  int vectors        = max_vectors;
+  auto const rows    = [&] { return vectors * width<Compute>; };
+  auto const too_big = [&] {
+    return std::int64_t(rows()) * stack.dim * std::int64_t(sizeof(Compute)) > tile_bytes;
+  };
+  auto const too_few = [&] { return z.extent0 <= std::int64_t(rows() / 2) * threads; };
+  while (vectors > 1 && (too_big() || too_few())) vectors /= 2;
+  return rows();
+}
+
+template <class Storage, class Compute>
+void PlanarForward<Storage, Compute>::run(std::int64_t first, std::int64_t last, int rows_per_tile) const {
+  last = std::min(last, z.extent0);
+  if (stack.activation == Activation::tanh)
+    run_rows<Storage, Compute, Activation::tanh>(*this, first, last, rows_per_tile);
+  else
+    run_rows<Storage, Compute, Activation::leaky_relu>(*this, first, last, rows_per_tile);
+}
+
+char const* instruction_set() {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return "AVX-512";
+#elif defined(__AVX2__) && defined(__FMA__)
+  return "AVX2";
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+  return "NEON";
+#else
+  return "128-bit vectors";
+#endif
+}
+
+template struct PlanarForward<float, float>;
+template struct PlanarForward<double, double>;
+template struct PlanarForward<float, double>;
+
+}  // namespace meander::impl::host

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <meander/impl/planar_prepare.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "instantiate.hpp"
+
+namespace meander::impl {
+
+namespace {
+
+/// Every array starts at a multiple of this many elements: 64 bytes or more.
+constexpr std::size_t alignment = 16;
+
+std::size_t rounded(std::size_t n) { return (n + alignment - 1) / alignment * alignment; }
+
+template <class Compute>
+std::size_t matrix_size(PlanarCoefficients<Compute> const& c) {
+  std::size_t const groups = (std::size_t(c.layers) + c.group - 1) / c.group;
+  return rounded(groups * c.group * std::size_t(c.padded_dim));
+}
+
+template <class Compute>
+std::size_t vector_size(PlanarCoefficients<Compute> const& c) {
+  return rounded(std::size_t(c.layers) + c.group);
+}
+
+template <class Compute>
+std::size_t gram_size(PlanarCoefficients<Compute> const& c) {
+  return rounded((std::size_t(c.layers) + c.gram_group) * c.gram_group);
+}
+
+KOKKOS_FUNCTION double softplus(double x) {
+  return (x > 0 ? x : 0.0) + Kokkos::log1p(Kokkos::exp(-Kokkos::abs(x)));
+}
+
+/// s and s - 1 where s = 1 + w.u_hat is what the constraint makes of x = w.u.
+struct Determinant {
+  double s, s_minus_1;
+};
+
+KOKKOS_FUNCTION Determinant constrained(Constraint constraint, double x) {
+  switch (constraint) {
+    case Constraint::softplus: {
+      double const s = softplus(x);
+      return {s, s - 1};
+    }
+    case Constraint::log_softplus: {
+      double const s = Kokkos::log1p(softplus(x));
+      return {s, s - 1};
+    }
+    case Constraint::none: break;
+  }
+  return {1 + x, x};
+}
+
+/// u_hat, s and the packed w, b of one layer per team.
+template <class Compute, class Parameter>
+struct PrepareLayers {
+  PlanarCoefficients<Compute> c;
+  Constraint constraint;
+  StridedMatrix<Parameter const> w, u;
+  StridedVector<Parameter const> b;
+
+  KOKKOS_FUNCTION double w_at(int l, int d) const {
+    return w.data[l * w.stride0 + d * w.stride1];
+  }
+  KOKKOS_FUNCTION double u_at(int l, int d) const {
+    return u.data[l * u.stride0 + d * u.stride1];
+  }
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team) const {
+    int const l = team.league_rank();
+    auto const coordinates = Kokkos::ThreadVectorRange(team, c.dim);
+
+    // |w|^2 of a tiny w underflows; the largest |w_d| scales it to order one. A NaN must not be lost
+    // in the maximum: it then shows in the sums below.
+    double largest = 0;
+    Kokkos::parallel_reduce(
+        coordinates,
+        [&](int d, double& m) {
+          double const v = Kokkos::abs(w_at(l, d));
+          if (v > m) m = v;
+        },
+        Kokkos::Max<double>(largest));
+    double const scale = largest > 0 ? 1 / largest : 0.0;
+    bool const usable  = Kokkos::isfinite(scale) && scale > 0;
+    double w_dot_u     = 0;
+    double w_dot_w     = 0;  // of w * scale
+    Kokkos::parallel_reduce(
+        coordinates, [&](int d, double& sum) { sum += w_at(l, d) * u_at(l, d); }, w_dot_u);
+    Kokkos::parallel_reduce(
+        coordinates,
+        [&](int d, double& sum) {
+          double const v = usable ? w_at(l, d) * scale : w_at(l, d);
+          sum += v * v;
+        },
+        w_dot_w);
+
+    // w = 0: the layer is the shift u h(b), its determinant one; such a layer gets no u_hat.
+    bool const shift      = w_dot_w == 0;
+    Determinant const det = shift ? Determinant{1, 0} : constrained(constraint, w_dot_u);
+    double const along_w =
+        shift || constraint == Constraint::none
+            ? 0.0
+            : (det.s_minus_1 - w_dot_u) / w_dot_w * (usable ? scale : 1.0);
+
+    auto const at = [&](int d) { return c.index(l, d); };
+    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, c.padded_dim), [&](int d) {
+      bool const inside = d < c.dim;
+      double const wd   = inside ? w_at(l, d) : 0.0;
+      double const ud   = inside ? u_at(l, d) : 0.0;
+      c.w[at(d)]        = Compute(wd);
+      c.u_hat[at(d)]    = Compute(along_w == 0 ? ud : ud + along_w * (usable ? wd * scale : wd));
+    });
+    Kokkos::single(Kokkos::PerThread(team), [&]() {
+      c.b[l]         = Compute(b.data[l * b.stride0]);
+      c.s[l]         = Compute(det.s);
+      c.s_minus_1[l] = Compute(det.s_minus_1);
+    });
+  }
+};
+
+/// w_i . u_hat_j for the layers j < i of the group of i, one layer i per team; summed in double.
+template <class Compute>
+struct PrepareGram {
+  PlanarCoefficients<Compute> c;
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team) const {
+    int const i     = team.league_rank();
+    int const first = i - i % c.gram_group;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, first, i), [&](int j) {
+      double sum = 0;
+      Kokkos::parallel_reduce(
+          Kokkos::ThreadVectorRange(team, c.dim),
+          [&](int d, double& part) {
+            part += double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
+          },
+          sum);
+      Kokkos::single(Kokkos::PerThread(team), [&]() {
+        c.gram[std::size_t(i) * c.gram_group + j % c.gram_group] = Compute(sum);
+      });
+    });
+  }
+};
+
+/// Where the running product of determinants must be turned into a logarithm. A determinant lies
+/// between min(1, s) and max(1, s); the product of those bounds must stay a normal number.
+template <class Compute>
+struct PrepareLogarithms {
+  PlanarCoefficients<Compute> c;
+
+  KOKKOS_FUNCTION void operator()(int) const {
+    constexpr double range = sizeof(Compute) == 4 ? 110 : 1000;
+    double high = 0;  // log2 of the largest the product can be
+    double low  = 0;  // log2 of the smallest
+    for (int l = 0; l < c.layers; ++l) {
+      double const bits    = bound(c.s[l]);
+      bool const with_last = high + (bits > 0 ? bits : 0) < range &&
+                             low + (bits < 0 ? bits : 0) > -range;
+      if (l > 0) c.take_log[l - 1] = with_last ? Compute(0) : Compute(1);
+      if (!with_last) high = low = 0;
+      if (bits > 0) high += bits;
+      if (bits < 0) low += bits;
+    }
+    if (c.layers > 0) c.take_log[c.layers - 1] = Compute(1);
+  }
+
+  KOKKOS_FUNCTION static double bound(double s) {
+    // A determinant of unknown sign can vanish: it gets a logarithm of its own, as does a NaN.
+    constexpr double beyond = 1e9;
+    if (!(s > 0)) return -beyond;
+    return Kokkos::log2(s);
+  }
+};
+
+}  // namespace
+
+template <class Compute>
+std::size_t storage_size(PlanarCoefficients<Compute> const& c) {
+  return 2 * matrix_size(c) + 4 * vector_size(c) + gram_size(c);
+}
+
+template <class Compute>
+void lay_out(PlanarCoefficients<Compute>& c, int group, Compute* storage,
+             PlanarOptions const& options) {
+  c.group            = group;
+  c.gram_group       = group > 1 ? group : device_gram_group;
+  c.padded_dim       = (c.dim + 3) / 4 * 4;
+  c.activation       = options.activation;
+  c.may_be_singular  = options.constraint == Constraint::none;
+  c.negative_slope   = Compute(options.negative_slope);
+  c.log_det_epsilon  = Compute(options.log_det_epsilon);
+  if (storage == nullptr) return;
+  auto const take = [&storage](std::size_t n) {
+    Compute* const start = storage;
+    storage += n;
+    return start;
+  };
+  c.w         = take(matrix_size(c));
+  c.u_hat     = take(matrix_size(c));
+  c.b         = take(vector_size(c));
+  c.s         = take(vector_size(c));
+  c.s_minus_1 = take(vector_size(c));
+  c.take_log  = take(vector_size(c));
+  c.gram      = take(gram_size(c));
+}
+
+template <class ExecutionSpace, class Compute, class Parameter>
+void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& c,
+                    Constraint constraint, StridedMatrix<Parameter const> w,
+                    StridedMatrix<Parameter const> u, StridedVector<Parameter const> b) {
+  if (c.layers == 0) return;
+  using Policy       = Kokkos::TeamPolicy<ExecutionSpace>;
+  int const lanes    = is_host_space<ExecutionSpace> ? 1 : 32;
+  Policy const teams = Policy(exec, c.layers, 1, lanes);
+  Kokkos::parallel_for("meander::planar::prepare[layers]", teams,
+                       PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
+  int const threads = is_host_space<ExecutionSpace> ? 1 : 8;
+  Kokkos::parallel_for("meander::planar::prepare[gram]", Policy(exec, c.layers, threads, lanes),
+                       PrepareGram<Compute>{c});
+  Kokkos::parallel_for("meander::planar::prepare[logarithms]",
+                       Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
+                       PrepareLogarithms<Compute>{c});
+}
+
+template void lay_out(PlanarCoefficients<float>&, int, float*, PlanarOptions const&);
+template void lay_out(PlanarCoefficients<double>&, int, double*, PlanarOptions const&);
+template std::size_t storage_size(PlanarCoefficients<float> const&);
+template std::size_t storage_size(PlanarCoefficients<double> const&);
+
+#define MEANDER_PREPARE(Space, Compute, Parameter)                                             \
+  template void planar_prepare<Space, Compute, Parameter>(                                     \
+      Space const&, PlanarCoefficients<Compute> const&, Constraint,                            \
+      StridedMatrix<Parameter const>, StridedMatrix<Parameter const>, StridedVector<Parameter const>);
+#define MEANDER_PREPARE_ALL(Space)      \
+  MEANDER_PREPARE(Space, float, float)  \
+  MEANDER_PREPARE(Space, float, double) \
+  MEANDER_PREPARE(Space, double, float) \
+  MEANDER_PREPARE(Space, double, double)
+MEANDER_FOR_EACH_SPACE(MEANDER_PREPARE_ALL)
+
+}  // namespace meander::impl
