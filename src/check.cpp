@@ -21,31 +21,54 @@ template <class... Parts>
   throw std::invalid_argument(message.str());
 }
 
-/// The rows of a matrix as a comb: teeth of `inner` bytes, `pitch` bytes apart.
+/// A matrix as a comb: teeth of `inner` bytes, `pitch` bytes apart, whose elements are `step`
+/// apart. A pitch or step of zero: there is one tooth, or one element in a tooth.
 struct Comb {
   std::int64_t pitch, inner, step;
 };
 
-Comb comb(std::int64_t stride0, std::int64_t stride1, std::int64_t extent0, std::int64_t extent1,
-          std::int64_t size) {
-  if (stride0 >= stride1) return {stride0 * size, ((extent1 - 1) * stride1 + 1) * size, stride1 * size};
-  return {stride1 * size, ((extent0 - 1) * stride0 + 1) * size, stride0 * size};
+Comb comb(Elements const& e) {
+  std::int64_t const along0 = e.extent0 > 1 ? e.stride0 * e.size : 0;
+  std::int64_t const along1 = e.extent1 > 1 ? e.stride1 * e.size : 0;
+  if (along0 >= along1) return {along0, (e.extent1 - 1) * along1 + e.size, along1};
+  return {along1, (e.extent0 - 1) * along0 + e.size, along0};
 }
 
-/// Two combs of equal shape, `shift` bytes apart, share no byte.
-bool interleave(Comb const& c, std::int64_t shift, std::int64_t size) {
-  if (c.pitch <= 0) return false;
-  std::int64_t const rest = ((shift % c.pitch) + c.pitch) % c.pitch;
-  if (rest >= c.inner && rest + c.inner <= c.pitch) return true;
-  if (c.step <= 0 || c.pitch % c.step != 0) return false;
-  std::int64_t const offset = rest % c.step;
-  return offset >= size && offset + size <= c.step;
+std::intptr_t begin(Elements const& e) { return reinterpret_cast<std::intptr_t>(e.data); }
+
+std::intptr_t end(Elements const& e) {
+  return begin(e) + ((e.extent0 - 1) * e.stride0 + (e.extent1 - 1) * e.stride1) * e.size + e.size;
+}
+
+/// Whether pieces of `a` and `b` bytes, repeated every `period` bytes and `shift` bytes apart, miss
+/// each other.
+bool fit_side_by_side(std::int64_t a, std::int64_t b, std::int64_t period, std::int64_t shift) {
+  std::int64_t const rest = ((shift % period) + period) % period;
+  return rest >= b && rest + a <= period;
+}
+
+/// Whether no byte is in both; may be wrong only in calling strange but separate patterns shared.
+bool are_disjoint(Elements const& a, Elements const& b) {
+  if (a.extent0 == 0 || a.extent1 == 0 || b.extent0 == 0 || b.extent1 == 0) return true;
+  if (end(a) <= begin(b) || end(b) <= begin(a)) return true;
+  Comb const ca = comb(a), cb = comb(b);
+  std::int64_t const shift = begin(a) - begin(b);
+  if (ca.pitch > 0 && ca.pitch == cb.pitch && fit_side_by_side(ca.inner, cb.inner, ca.pitch, shift))
+    return true;
+  return ca.step > 0 && ca.step == cb.step && ca.pitch % ca.step == 0 && cb.pitch % cb.step == 0 &&
+         fit_side_by_side(a.size, b.size, ca.step, shift);
+}
+
+bool are_same(Elements const& a, Elements const& b) {
+  // A stride along an extent of one is never used.
+  return a.data == b.data && a.extent0 == b.extent0 && a.extent1 == b.extent1 &&
+         (a.extent0 == 1 || a.stride0 == b.stride0) && (a.extent1 == 1 || a.stride1 == b.stride1);
 }
 
 }  // namespace
 
-void check_extent(char const* function, char const* argument, char const* extent,
-                  std::int64_t came, std::int64_t expected, char const* because) {
+void check_extent(char const* function, char const* argument, char const* extent, std::int64_t came,
+                  std::int64_t expected, char const* because) {
   if (came != expected)
     refuse(function, extent, " of argument ", argument, " is ", came, ", expected ", expected, " (",
            because, ")");
@@ -69,27 +92,31 @@ void check_options(PlanarOptions const& options) {
            ", expected 0 to 1");
 }
 
+void check_distinct(char const* function, char const* argument, Elements const& output) {
+  if (output.extent0 == 0 || output.extent1 == 0) return;
+  Comb const c        = comb(output);
+  bool const in_tooth = c.step == 0 ? c.inner == output.size : c.step >= output.size;
+  bool const teeth    = c.pitch == 0 || c.pitch >= c.inner;
+  bool const repeated =
+      (output.extent0 > 1 && output.stride0 == 0) || (output.extent1 > 1 && output.stride1 == 0);
+  if (repeated || !in_tooth || !teeth)
+    refuse(function, "argument ", argument, " has strides ", output.stride0, " and ",
+           output.stride1, " for extents ", output.extent0, " and ", output.extent1,
+           "; expected every element at an address of its own");
+}
+
 void check_same_or_disjoint(char const* function, char const* argument, char const* other,
-                            void const* a, std::int64_t a_stride0, std::int64_t a_stride1,
-                            void const* b, std::int64_t b_stride0, std::int64_t b_stride1,
-                            std::int64_t extent0, std::int64_t extent1, std::int64_t size) {
-  if (extent0 == 0 || extent1 == 0) return;
-  // A stride along an extent of one is never used.
-  bool const same_strides = (extent0 == 1 || a_stride0 == b_stride0) &&
-                            (extent1 == 1 || a_stride1 == b_stride1);
-  if (a == b && same_strides) return;
-  auto const begin = [](void const* p) { return reinterpret_cast<std::intptr_t>(p); };
-  auto const span  = [&](std::int64_t s0, std::int64_t s1) {
-    return ((extent0 - 1) * s0 + (extent1 - 1) * s1 + 1) * size;
-  };
-  bool const apart = begin(a) + span(a_stride0, a_stride1) <= begin(b) ||
-                     begin(b) + span(b_stride0, b_stride1) <= begin(a);
-  if (apart) return;
-  if (same_strides &&
-      interleave(comb(a_stride0, a_stride1, extent0, extent1, size), begin(a) - begin(b), size))
-    return;
-  refuse(function, "argument ", argument, " shares memory with argument ", other,
-         " without being the same View; expected the very same elements, or none in common");
+                            Elements const& a, Elements const& b) {
+  if (!are_same(a, b) && !are_disjoint(a, b))
+    refuse(function, "argument ", argument, " shares memory with argument ", other,
+           " without being the same View; expected the very same elements, or none in common");
+}
+
+void check_disjoint(char const* function, char const* argument, char const* other,
+                    Elements const& a, Elements const& b) {
+  if (!are_disjoint(a, b))
+    refuse(function, "argument ", argument, " shares memory with argument ", other,
+           "; expected no element in common");
 }
 
 }  // namespace meander::impl

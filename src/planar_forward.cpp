@@ -38,14 +38,16 @@ struct ForwardTiles {
 };
 
 template <class ExecutionSpace, class Storage, class Compute>
-void forward_on_host(ExecutionSpace const& exec, host::PlanarForward<Storage, Compute> const& forward) {
-  int const threads         = exec.concurrency();
-  int const rows_per_tile   = forward.rows_per_tile(threads);
-  std::int64_t const tiles  = (forward.z.extent0 + rows_per_tile - 1) / rows_per_tile;
+void forward_on_host(ExecutionSpace const& exec,
+                     host::PlanarForward<Storage, Compute> const& forward) {
+  int const threads        = exec.concurrency();
+  int const rows_per_tile  = forward.rows_per_tile(threads);
+  std::int64_t const tiles = (forward.z.extent0 + rows_per_tile - 1) / rows_per_tile;
   // Enough pieces to share them evenly, few enough that handing them out costs nothing.
-  constexpr int pieces_per_thread  = 32;
-  std::int64_t const tiles_a_piece = std::max<std::int64_t>(1, tiles / (threads * pieces_per_thread));
-  std::int64_t const pieces        = (tiles + tiles_a_piece - 1) / tiles_a_piece;
+  constexpr int pieces_per_thread = 32;
+  std::int64_t const tiles_a_piece =
+      std::max<std::int64_t>(1, tiles / (threads * pieces_per_thread));
+  std::int64_t const pieces = (tiles + tiles_a_piece - 1) / tiles_a_piece;
   Kokkos::parallel_for(
       "meander::planar::forward[tiles]",
       Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(exec, 0, pieces),
@@ -65,12 +67,12 @@ void planar_forward(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
     device::planar_forward<ExecutionSpace, Storage, Compute>(exec, stack, z, y, log_det);
 }
 
-#define MEANDER_FORWARD(Space, Storage, Compute)                              \
-  template void planar_forward<Space, Storage, Compute>(                      \
+#define MEANDER_FORWARD(Space, Storage, Compute)                                      \
+  template void planar_forward<Space, Storage, Compute>(                              \
       Space const&, PlanarCoefficients<Compute> const&, StridedMatrix<Storage const>, \
       StridedMatrix<Storage>, StridedVector<Storage>);
-#define MEANDER_FORWARD_ALL(Space)      \
-  MEANDER_FORWARD(Space, float, float)  \
+#define MEANDER_FORWARD_ALL(Space)       \
+  MEANDER_FORWARD(Space, float, float)   \
   MEANDER_FORWARD(Space, double, double) \
   MEANDER_FORWARD(Space, float, double)
 MEANDER_FOR_EACH_SPACE(MEANDER_FORWARD_ALL)

@@ -56,7 +56,66 @@ KOKKOS_FUNCTION Determinant constrained(Constraint constraint, double x) {
   return {1 + x, x};
 }
 
-/// u_hat, s and the packed w, b of one layer per team.
+/// Loops over coordinates as the space of the kernel has them: one host thread, or the lanes of a
+/// team. (A host space would allocate scratch for its first team.)
+struct OneThread {};
+
+template <class F>
+KOKKOS_FUNCTION double sum_over(OneThread, int n, F const& f) {
+  double sum = 0;
+  for (int d = 0; d < n; ++d) sum += f(d);
+  return sum;
+}
+
+template <class F>
+KOKKOS_FUNCTION double max_over(OneThread, int n, F const& f) {
+  double largest = 0;
+  for (int d = 0; d < n; ++d)
+    if (f(d) > largest) largest = f(d);
+  return largest;
+}
+
+template <class F>
+KOKKOS_FUNCTION void for_each(OneThread, int n, F const& f) {
+  for (int d = 0; d < n; ++d) f(d);
+}
+
+template <class F>
+KOKKOS_FUNCTION void once(OneThread, F const& f) {
+  f();
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION double sum_over(Team const& team, int n, F const& f) {
+  double sum = 0;
+  Kokkos::parallel_reduce(
+      Kokkos::ThreadVectorRange(team, n), [&](int d, double& part) { part += f(d); }, sum);
+  return sum;
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION double max_over(Team const& team, int n, F const& f) {
+  double largest = 0;
+  Kokkos::parallel_reduce(
+      Kokkos::ThreadVectorRange(team, n),
+      [&](int d, double& m) {
+        if (f(d) > m) m = f(d);
+      },
+      Kokkos::Max<double>(largest));
+  return largest > 0 ? largest : 0;
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION void for_each(Team const& team, int n, F const& f) {
+  Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, n), f);
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION void once(Team const& team, F const& f) {
+  Kokkos::single(Kokkos::PerThread(team), f);
+}
+
+/// u_hat, s and the packed w, b of layer l.
 template <class Compute, class Parameter>
 struct PrepareLayers {
   PlanarCoefficients<Compute> c;
@@ -64,59 +123,36 @@ struct PrepareLayers {
   StridedMatrix<Parameter const> w, u;
   StridedVector<Parameter const> b;
 
-  KOKKOS_FUNCTION double w_at(int l, int d) const {
-    return w.data[l * w.stride0 + d * w.stride1];
-  }
-  KOKKOS_FUNCTION double u_at(int l, int d) const {
-    return u.data[l * u.stride0 + d * u.stride1];
-  }
+  KOKKOS_FUNCTION double w_at(int l, int d) const { return w.data[l * w.stride0 + d * w.stride1]; }
+  KOKKOS_FUNCTION double u_at(int l, int d) const { return u.data[l * u.stride0 + d * u.stride1]; }
 
-  template <class Team>
-  KOKKOS_FUNCTION void operator()(Team const& team) const {
-    int const l = team.league_rank();
-    auto const coordinates = Kokkos::ThreadVectorRange(team, c.dim);
-
-    // |w|^2 of a tiny w underflows; the largest |w_d| scales it to order one. A NaN must not be lost
-    // in the maximum: it then shows in the sums below.
-    double largest = 0;
-    Kokkos::parallel_reduce(
-        coordinates,
-        [&](int d, double& m) {
-          double const v = Kokkos::abs(w_at(l, d));
-          if (v > m) m = v;
-        },
-        Kokkos::Max<double>(largest));
-    double const scale = largest > 0 ? 1 / largest : 0.0;
-    bool const usable  = Kokkos::isfinite(scale) && scale > 0;
-    double w_dot_u     = 0;
-    double w_dot_w     = 0;  // of w * scale
-    Kokkos::parallel_reduce(
-        coordinates, [&](int d, double& sum) { sum += w_at(l, d) * u_at(l, d); }, w_dot_u);
-    Kokkos::parallel_reduce(
-        coordinates,
-        [&](int d, double& sum) {
-          double const v = usable ? w_at(l, d) * scale : w_at(l, d);
-          sum += v * v;
-        },
-        w_dot_w);
+  template <class Lanes>
+  KOKKOS_FUNCTION void prepare(Lanes const& lanes, int l) const {
+    // |w|^2 of a tiny w underflows; the largest |w_d| scales it to order one. (A NaN shows in the
+    // sums.)
+    double const largest = max_over(lanes, c.dim, [&](int d) { return Kokkos::abs(w_at(l, d)); });
+    double const inverse = largest > 0 ? 1 / largest : 1.0;
+    double const scale   = Kokkos::isfinite(inverse) && inverse > 0 ? inverse : 1.0;
+    double const w_dot_u = sum_over(lanes, c.dim, [&](int d) { return w_at(l, d) * u_at(l, d); });
+    double const w_dot_w = sum_over(lanes, c.dim, [&](int d) {
+      double const v = w_at(l, d) * scale;
+      return v * v;
+    });
 
     // w = 0: the layer is the shift u h(b), its determinant one; such a layer gets no u_hat.
     bool const shift      = w_dot_w == 0;
     Determinant const det = shift ? Determinant{1, 0} : constrained(constraint, w_dot_u);
-    double const along_w =
-        shift || constraint == Constraint::none
-            ? 0.0
-            : (det.s_minus_1 - w_dot_u) / w_dot_w * (usable ? scale : 1.0);
+    bool const straight   = shift || constraint == Constraint::none;
+    double const along_w  = straight ? 0.0 : (det.s_minus_1 - w_dot_u) / w_dot_w * scale;
 
-    auto const at = [&](int d) { return c.index(l, d); };
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, c.padded_dim), [&](int d) {
-      bool const inside = d < c.dim;
-      double const wd   = inside ? w_at(l, d) : 0.0;
-      double const ud   = inside ? u_at(l, d) : 0.0;
-      c.w[at(d)]        = Compute(wd);
-      c.u_hat[at(d)]    = Compute(along_w == 0 ? ud : ud + along_w * (usable ? wd * scale : wd));
+    for_each(lanes, c.padded_dim, [&](int d) {
+      bool const inside      = d < c.dim;
+      double const wd        = inside ? w_at(l, d) : 0.0;
+      double const ud        = inside ? u_at(l, d) : 0.0;
+      c.w[c.index(l, d)]     = Compute(wd);
+      c.u_hat[c.index(l, d)] = Compute(straight ? ud : ud + along_w * (wd * scale));
     });
-    Kokkos::single(Kokkos::PerThread(team), [&]() {
+    once(lanes, [&]() {
       c.b[l]         = Compute(b.data[l * b.stride0]);
       c.s[l]         = Compute(det.s);
       c.s_minus_1[l] = Compute(det.s_minus_1);
@@ -124,29 +160,45 @@ struct PrepareLayers {
   }
 };
 
-/// w_i . u_hat_j for the layers j < i of the group of i, one layer i per team; summed in double.
+/// w_i . u_hat_j for the layers j < i of the group of i, summed in double.
 template <class Compute>
 struct PrepareGram {
   PlanarCoefficients<Compute> c;
 
-  template <class Team>
-  KOKKOS_FUNCTION void operator()(Team const& team) const {
-    int const i     = team.league_rank();
-    int const first = i - i % c.gram_group;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, first, i), [&](int j) {
-      double sum = 0;
-      Kokkos::parallel_reduce(
-          Kokkos::ThreadVectorRange(team, c.dim),
-          [&](int d, double& part) {
-            part += double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
-          },
-          sum);
-      Kokkos::single(Kokkos::PerThread(team), [&]() {
-        c.gram[std::size_t(i) * c.gram_group + j % c.gram_group] = Compute(sum);
+  template <class Lanes>
+  KOKKOS_FUNCTION void prepare(Lanes const& lanes, int i) const {
+    for (int j = i - i % c.group; j < i; ++j) {
+      double const sum = sum_over(lanes, c.dim, [&](int d) {
+        return double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
       });
-    });
+      once(lanes, [&]() { c.gram[std::size_t(i) * c.group + j % c.group] = Compute(sum); });
+    }
   }
 };
+
+/// Runs work.prepare for every layer, on the space's own kind of lanes.
+template <class Work>
+struct EachLayer {
+  Work work;
+
+  void operator()(int l) const { work.prepare(OneThread{}, l); }
+
+  template <class Team>
+  KOKKOS_FUNCTION void operator()(Team const& team) const {
+    work.prepare(team, team.league_rank());
+  }
+};
+
+template <class ExecutionSpace, class Work>
+void for_each_layer(ExecutionSpace const& exec, char const* label, int layers, Work const& work) {
+  if constexpr (is_host_space<ExecutionSpace>)
+    Kokkos::parallel_for(
+        label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, layers),
+        EachLayer<Work>{work});
+  else
+    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, layers, 1, 32),
+                         EachLayer<Work>{work});
+}
 
 /// Where the running product of determinants must be turned into a logarithm. A determinant lies
 /// between min(1, s) and max(1, s); the product of those bounds must stay a normal number.
@@ -156,12 +208,12 @@ struct PrepareLogarithms {
 
   KOKKOS_FUNCTION void operator()(int) const {
     constexpr double range = sizeof(Compute) == 4 ? 110 : 1000;
-    double high = 0;  // log2 of the largest the product can be
-    double low  = 0;  // log2 of the smallest
+    double high            = 0;  // log2 of the largest the product can be
+    double low             = 0;  // log2 of the smallest
     for (int l = 0; l < c.layers; ++l) {
-      double const bits    = bound(c.s[l]);
-      bool const with_last = high + (bits > 0 ? bits : 0) < range &&
-                             low + (bits < 0 ? bits : 0) > -range;
+      double const bits = bound(c.s[l]);
+      bool const with_last =
+          high + (bits > 0 ? bits : 0) < range && low + (bits < 0 ? bits : 0) > -range;
       if (l > 0) c.take_log[l - 1] = with_last ? Compute(0) : Compute(1);
       if (!with_last) high = low = 0;
       if (bits > 0) high += bits;
@@ -188,13 +240,13 @@ std::size_t storage_size(PlanarCoefficients<Compute> const& c) {
 template <class Compute>
 void lay_out(PlanarCoefficients<Compute>& c, int group, Compute* storage,
              PlanarOptions const& options) {
-  c.group            = group;
-  c.gram_group       = group > 1 ? group : device_gram_group;
-  c.padded_dim       = (c.dim + 3) / 4 * 4;
-  c.activation       = options.activation;
-  c.may_be_singular  = options.constraint == Constraint::none;
-  c.negative_slope   = Compute(options.negative_slope);
-  c.log_det_epsilon  = Compute(options.log_det_epsilon);
+  c.group           = group;
+  c.gram_group      = group > 1 ? group : device_gram_group;
+  c.padded_dim      = (c.dim + 3) / 4 * 4;
+  c.activation      = options.activation;
+  c.may_be_singular = options.constraint == Constraint::none;
+  c.negative_slope  = Compute(options.negative_slope);
+  c.log_det_epsilon = Compute(options.log_det_epsilon);
   if (storage == nullptr) return;
   auto const take = [&storage](std::size_t n) {
     Compute* const start = storage;
@@ -215,14 +267,10 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
                     Constraint constraint, StridedMatrix<Parameter const> w,
                     StridedMatrix<Parameter const> u, StridedVector<Parameter const> b) {
   if (c.layers == 0) return;
-  using Policy       = Kokkos::TeamPolicy<ExecutionSpace>;
-  int const lanes    = is_host_space<ExecutionSpace> ? 1 : 32;
-  Policy const teams = Policy(exec, c.layers, 1, lanes);
-  Kokkos::parallel_for("meander::planar::prepare[layers]", teams,
-                       PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
-  int const threads = is_host_space<ExecutionSpace> ? 1 : 8;
-  Kokkos::parallel_for("meander::planar::prepare[gram]", Policy(exec, c.layers, threads, lanes),
-                       PrepareGram<Compute>{c});
+  for_each_layer(exec, "meander::planar::prepare[layers]", c.layers,
+                 PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
+  if (c.group > 1)
+    for_each_layer(exec, "meander::planar::prepare[gram]", c.layers, PrepareGram<Compute>{c});
   Kokkos::parallel_for("meander::planar::prepare[logarithms]",
                        Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
                        PrepareLogarithms<Compute>{c});
@@ -233,10 +281,11 @@ template void lay_out(PlanarCoefficients<double>&, int, double*, PlanarOptions c
 template std::size_t storage_size(PlanarCoefficients<float> const&);
 template std::size_t storage_size(PlanarCoefficients<double> const&);
 
-#define MEANDER_PREPARE(Space, Compute, Parameter)                                             \
-  template void planar_prepare<Space, Compute, Parameter>(                                     \
-      Space const&, PlanarCoefficients<Compute> const&, Constraint,                            \
-      StridedMatrix<Parameter const>, StridedMatrix<Parameter const>, StridedVector<Parameter const>);
+#define MEANDER_PREPARE(Space, Compute, Parameter)                    \
+  template void planar_prepare<Space, Compute, Parameter>(            \
+      Space const&, PlanarCoefficients<Compute> const&, Constraint,   \
+      StridedMatrix<Parameter const>, StridedMatrix<Parameter const>, \
+      StridedVector<Parameter const>);
 #define MEANDER_PREPARE_ALL(Space)      \
   MEANDER_PREPARE(Space, float, float)  \
   MEANDER_PREPARE(Space, float, double) \

@@ -20,22 +20,22 @@ std::filesystem::path const data = MEANDER_TEST_DATA;
 
 Model example(ScalarType stored) {
   PlanarLayers tanh;
-  tanh.count = 2;
-  tanh.dim = 3;
+  tanh.count                   = 2;
+  tanh.dim                     = 3;
   tanh.options.log_det_epsilon = 1e-8;
-  tanh.w = {0.5, -0.25, 1, 2, 3, 4};
-  tanh.u = {1, 2, 3, -4, -5, -6};
-  tanh.b = {0.125, -7};
-  auto leaky = tanh;
-  leaky.count = 1;
-  leaky.options = {Activation::leaky_relu, Constraint::log_softplus, 0.1, 0};
+  tanh.w                       = {0.5, -0.25, 1, 2, 3, 4};
+  tanh.u                       = {1, 2, 3, -4, -5, -6};
+  tanh.b                       = {0.125, -7};
+  auto leaky                   = tanh;
+  leaky.count                  = 1;
+  leaky.options                = {Activation::leaky_relu, Constraint::log_softplus, 0.1, 0};
   leaky.w = leaky.u = {1, 0, 0};
-  leaky.b = {0};
+  leaky.b           = {0};
   Model model;
   model.direction = Direction::normalizing;
-  model.base = DiagonalNormal{{1, 2, 3}, {0, -1, 0.5}};
-  model.layers = {tanh, leaky, tanh};
-  model.stored = stored;
+  model.base      = DiagonalNormal{{1, 2, 3}, {0, -1, 0.5}};
+  model.layers    = {tanh, leaky, tanh};
+  model.stored    = stored;
   return model;
 }
 
@@ -45,7 +45,7 @@ class ModelFile : public ::testing::Test {
     try {
       read_model(path, options);
     } catch (ModelFileError const& error) {
-      std::string text = error.what();
+      std::string text  = error.what();
       auto const prefix = "'" + path.native() + "': ";
       return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
     }
@@ -56,11 +56,10 @@ class ModelFile : public ::testing::Test {
   std::string error_of_description(std::string const& description, bool with_tensors = true) {
     std::string quoted;
     for (char const c : description) quoted += c == '"' ? "\\\"" : std::string(1, c);
-    auto const tensors =
-        R"("layers.0.w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
-        R"("layers.0.u":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
-        R"("layers.0.b":{"dtype":"F32","shape":[1],"data_offsets":[16,20]}})";
-    auto const path = folder_ / "m.safetensors";
+    auto const tensors = R"("layers.0.w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]},)"
+                         R"("layers.0.u":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
+                         R"("layers.0.b":{"dtype":"F32","shape":[1],"data_offsets":[16,20]}})";
+    auto const path    = folder_ / "m.safetensors";
     write_bytes(path, safetensors(R"({"__metadata__":{"meander":")" + quoted + "\"}" +
                                       (with_tensors ? std::string(",") + tensors : "}"),
                                   with_tensors ? std::string(20, '\0') : ""));
@@ -74,7 +73,8 @@ class ModelFile : public ::testing::Test {
   }
 
   /// A file of float32 tensors of zeros, given as name and shape.
-  std::filesystem::path zeros(std::vector<std::pair<std::string, std::vector<int>>> const& tensors) {
+  std::filesystem::path zeros(
+      std::vector<std::pair<std::string, std::vector<int>>> const& tensors) {
     std::string header;
     std::size_t end = 0;
     for (auto const& [name, shape] : tensors) {
@@ -84,9 +84,12 @@ class ModelFile : public ::testing::Test {
         extents += (extents.empty() ? "" : ",") + std::to_string(extent);
         size *= static_cast<std::size_t>(extent);
       }
-      header += (header.empty() ? "{\"" : ",\"") + name + R"(":{"dtype":"F32","shape":[)" + extents +
-                R"(],"data_offsets":[)" + std::to_string(end) + "," + std::to_string(end + size) +
-                "]}";
+      header += header.empty() ? "{\"" : ",\"";
+      header += name;
+      header += R"(":{"dtype":"F32","shape":[)";
+      header += extents;
+      header += R"(],"data_offsets":[)" + std::to_string(end) + ",";
+      header += std::to_string(end + size) + "]}";
       end += size;
     }
     auto path = folder_ / "zeros.safetensors";
@@ -103,9 +106,9 @@ TEST_F(ModelFile, WhatIsWrittenIsRead) {
     write_model(folder_ / "m.safetensors", model);
     EXPECT_EQ(read_model(folder_ / "m.safetensors"), model);
   }
-  auto standard = example(ScalarType::float64);
-  standard.base = StandardNormal{};
-  standard.direction = Direction::generative;
+  auto standard                                   = example(ScalarType::float64);
+  standard.base                                   = StandardNormal{};
+  standard.direction                              = Direction::generative;
   std::get<PlanarLayers>(standard.layers[0]).b[0] = 0.1;  // not a float
   write_model(folder_ / "m.safetensors", standard);
   EXPECT_EQ(read_model(folder_ / "m.safetensors"), standard);
@@ -113,7 +116,7 @@ TEST_F(ModelFile, WhatIsWrittenIsRead) {
 }
 
 TEST_F(ModelFile, RoundsToTheStoredType) {
-  auto model = example(ScalarType::float32);
+  auto model                                   = example(ScalarType::float32);
   std::get<PlanarLayers>(model.layers[0]).b[0] = 0.1;
   write_model(folder_ / "m.safetensors", model);
   auto const read = read_model(folder_ / "m.safetensors");
@@ -121,10 +124,10 @@ TEST_F(ModelFile, RoundsToTheStoredType) {
 }
 
 TEST_F(ModelFile, KeepsValuesThatAreNotFinite) {
-  auto model = example(ScalarType::float32);
+  auto model   = example(ScalarType::float32);
   auto& layers = std::get<PlanarLayers>(model.layers[0]);
-  layers.w[0] = std::nan("");
-  layers.u[1] = std::numeric_limits<double>::infinity();
+  layers.w[0]  = std::nan("");
+  layers.u[1]  = std::numeric_limits<double>::infinity();
   write_model(folder_ / "m.safetensors", model);
   auto const read = read_model(folder_ / "m.safetensors");
   EXPECT_TRUE(std::isnan(std::get<PlanarLayers>(read.layers[0]).w[0]));
@@ -142,7 +145,7 @@ TEST_F(ModelFile, NoLayersAndEmptyRuns) {
 }
 
 TEST_F(ModelFile, FailedWriteLeavesNothing) {
-  auto const path = folder_ / "m.safetensors";
+  auto const path           = folder_ / "m.safetensors";
   auto const error_of_write = [&](Model const& model, std::filesystem::path const& to) {
     try {
       write_model(to, model);
@@ -154,7 +157,7 @@ TEST_F(ModelFile, FailedWriteLeavesNothing) {
   auto const prefix = "cannot write '" + path.native() + "': ";
   write_bytes(path, "old");
 
-  auto model = example(ScalarType::float32);
+  auto model                                   = example(ScalarType::float32);
   std::get<PlanarLayers>(model.layers[2]).b[1] = 1e300;
   EXPECT_EQ(error_of_write(model, path),
             prefix + "a value of tensor 'layers.2.b' is beyond the range of float32");
@@ -165,7 +168,7 @@ TEST_F(ModelFile, FailedWriteLeavesNothing) {
   EXPECT_EQ(error_of_write(model, path),
             prefix + "layers.1 has count 1 and dimension 2, expected a count >= 0 and dimension 3");
   EXPECT_EQ(error_of_write(Model(), path), prefix + "the model has no dimension");
-  model = example(ScalarType::float32);
+  model                                                           = example(ScalarType::float32);
   std::get<PlanarLayers>(model.layers[0]).options.log_det_epsilon = -1;
   EXPECT_EQ(error_of_write(model, path),
             prefix + "layers.0 has a log_det_epsilon that is not a finite number >= 0");
@@ -176,8 +179,7 @@ TEST_F(ModelFile, FailedWriteLeavesNothing) {
   EXPECT_EQ(error_of_write(example(ScalarType::float32), nowhere),
             "cannot write '" + nowhere.native() + "': No such file or directory");
   EXPECT_EQ(error_of_write(example(ScalarType::float32), folder_.path()),
-            "cannot write '" + folder_.path().native() +
-                "': it exists and is not a regular file");
+            "cannot write '" + folder_.path().native() + "': it exists and is not a regular file");
 }
 
 TEST_F(ModelFile, ReplacesThroughALinkAndKeepsPermissions) {
@@ -208,12 +210,14 @@ TEST_F(ModelFile, BareLayout) {
             "tensor 'u' has shape (2, 1), expected (1, 2)");
   EXPECT_EQ(error_of(zeros({{"w", {1, 2}}, {"u", {1, 2}}, {"b", {2}}})),
             "tensor 'b' has shape (2,), expected (1,)");
-  EXPECT_EQ(error_of(zeros({{"w", {2}}, {"u", {2}}, {"b", {1}}})),
-            "tensor 'w' has shape (2,), expected (layers, dimension) with a dimension of 1 or more, "
-            "both below 2^31");
-  EXPECT_EQ(error_of(zeros({{"w", {1, 2}}, {"u", {1, 2}}})),
-            "no known layout: expected __metadata__['meander'], or tensors 'w', 'u', 'b', or tensors "
-            "'flows.0.w', 'flows.0.u', 'flows.0.b', ...; the file has a tensor 'u'");
+  EXPECT_EQ(
+      error_of(zeros({{"w", {2}}, {"u", {2}}, {"b", {1}}})),
+      "tensor 'w' has shape (2,), expected (layers, dimension) with a dimension of 1 or more, "
+      "both below 2^31");
+  EXPECT_EQ(
+      error_of(zeros({{"w", {1, 2}}, {"u", {1, 2}}})),
+      "no known layout: expected __metadata__['meander'], or tensors 'w', 'u', 'b', or tensors "
+      "'flows.0.w', 'flows.0.u', 'flows.0.b', ...; the file has a tensor 'u'");
 }
 
 TEST_F(ModelFile, NormflowsLayout) {
@@ -225,7 +229,7 @@ TEST_F(ModelFile, NormflowsLayout) {
 
   ModelReadOptions options;
   options.activation = Activation::leaky_relu;
-  auto const leaky = read_model(data / "normflows_leaky_k8.safetensors", options);
+  auto const leaky   = read_model(data / "normflows_leaky_k8.safetensors", options);
   auto const& layers = std::get<PlanarLayers>(leaky.layers.at(0));
   EXPECT_EQ(layers.count, 8);
   EXPECT_EQ(layers.options, (PlanarOptions{Activation::leaky_relu, Constraint::softplus, 0.2, 0}));
@@ -244,7 +248,7 @@ TEST_F(ModelFile, NormflowsLayersAreOrderedByNumber) {
     }
   }
   write_bytes(folder_ / "m", safetensors(header + "}", bytes_of(values)));
-  auto const model = read_model(folder_ / "m");
+  auto const model   = read_model(folder_ / "m");
   auto const& layers = std::get<PlanarLayers>(model.layers.at(0));
   EXPECT_EQ(layers.b, (std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
   EXPECT_EQ(layers.w, layers.b);
@@ -264,8 +268,7 @@ TEST_F(ModelFile, NormflowsErrors) {
   EXPECT_EQ(with({"flows.2.w", {1, 2}}),
             "the flows are not numbered without a gap: flows.1 is missing, flows.2 exists");
   EXPECT_EQ(with({"flows.1.w", {1, 2}}), "tensor 'flows.1.u' is missing");
-  EXPECT_EQ(with({"flows.1.w", {1, 3}}),
-            "tensor 'flows.1.w' has shape (1, 3), expected (1, 2)");
+  EXPECT_EQ(with({"flows.1.w", {1, 3}}), "tensor 'flows.1.w' has shape (1, 3), expected (1, 2)");
   EXPECT_EQ(with({"flows.01.w", {1, 2}}), "tensor 'flows.01.w' is not named flows.{i}.{w,u,b}");
   EXPECT_EQ(with({"flows.x.w", {1, 2}}), "tensor 'flows.x.w' is not named flows.{i}.{w,u,b}");
   EXPECT_EQ(with({"flows.1.beta", {1}}),
@@ -279,8 +282,8 @@ TEST_F(ModelFile, NormflowsErrors) {
 
 TEST_F(ModelFile, DescriptionErrors) {
   std::string const where = "__metadata__['meander'] ";
-  EXPECT_EQ(error_of_description("{"), where + "is not valid JSON, at its byte 2: unexpected end of "
-                                               "input; expected string literal");
+  EXPECT_EQ(error_of_description("{"),
+            where + "is not valid JSON, at its byte 2: unexpected end of input");
   EXPECT_EQ(error_of_description("[]"), where + "is not an object");
   EXPECT_EQ(error_of_description("{}"), where + "has no key 'version'");
   EXPECT_EQ(error_of_description(R"({"version":2})"),
@@ -289,7 +292,8 @@ TEST_F(ModelFile, DescriptionErrors) {
             where + "has version '1', this version of Meander reads version 1");
   EXPECT_EQ(error_of_description(R"({"version":1,"version":1})"),
             where + "has the key 'version' twice in one object");
-  EXPECT_EQ(error_of_description(R"({"version":1,"epoch":3})"), where + "has the unknown key 'epoch'");
+  EXPECT_EQ(error_of_description(R"({"version":1,"epoch":3})"),
+            where + "has the unknown key 'epoch'");
   EXPECT_EQ(error_of_description(R"({"version":1})"), where + "has no key 'direction'");
   EXPECT_EQ(error_of_description(R"({"version":1,"direction":"up"})"),
             where + "has direction 'up', expected one of 'generative', 'normalizing'");
@@ -300,10 +304,10 @@ TEST_F(ModelFile, DescriptionErrors) {
             where + "has layers 3, expected a list");
   EXPECT_EQ(error_of_description(
                 R"({"version":1,"direction":"generative","base":"standard_normal","layers":[]})"),
-            where +
-                "lists no layers and a base without parameters: nothing says the dimension");
-  EXPECT_EQ(error_of_description("{\"version\":" + std::string(100, '[') + std::string(100, ']') + "}"),
-            where + "nests deeper than 8 levels");
+            where + "lists no layers and a base without parameters: nothing says the dimension");
+  EXPECT_EQ(
+      error_of_description("{\"version\":" + std::string(100, '[') + std::string(100, ']') + "}"),
+      where + "nests deeper than 8 levels");
   EXPECT_EQ(error_of_description("{\"version\":" + std::string(std::size_t{1} << 22U, ' ') + "1}"),
             where + "has 4194317 bytes, at most 4194304 are allowed");
 }
@@ -314,8 +318,7 @@ TEST_F(ModelFile, LayerErrors) {
       R"({"type":"planar","count":1,"activation":"tanh","constraint":"softplus"})";
   EXPECT_EQ(error_of_layer(good), "no error");
   EXPECT_EQ(error_of_layer("7"), where + "is not an object");
-  EXPECT_EQ(error_of_layer(R"({"type":"radial"})"),
-            where + "has type 'radial', expected 'planar'");
+  EXPECT_EQ(error_of_layer(R"({"type":"radial"})"), where + "has type 'radial', expected 'planar'");
   EXPECT_EQ(error_of_layer(R"({"type":"planar","activation":"relu"})"),
             where + "has activation 'relu', expected one of 'tanh', 'leaky_relu'");
   EXPECT_EQ(error_of_layer(R"({"type":"planar","activation":"tanh","constraint":null})"),
@@ -337,8 +340,7 @@ TEST_F(ModelFile, LayerErrors) {
             where + "has count -1, expected a whole number from 0 to 2^31 - 1");
   EXPECT_EQ(with(R"("count":9223372036854775808)"),
             where + "has count 9223372036854775808, expected a whole number from 0 to 2^31 - 1");
-  EXPECT_EQ(with(R"("count":2)"),
-            where + "has count 2, but tensor 'layers.0.w' has shape (1, 2)");
+  EXPECT_EQ(with(R"("count":2)"), where + "has count 2, but tensor 'layers.0.w' has shape (1, 2)");
   EXPECT_EQ(error_of_layer(good + "," + good), "tensor 'layers.1.w' is missing");
   EXPECT_EQ(error_of_description(
                 R"({"version":1,"direction":"generative","base":"diagonal_normal","layers":[)" +
@@ -353,11 +355,11 @@ TEST_F(ModelFile, OptionsReplaceWhatTheFileSays) {
   write_model(folder_ / "m", example(ScalarType::float32));
   ModelReadOptions options;
   options.log_det_epsilon = 0.5;
-  options.activation = Activation::leaky_relu;
-  options.negative_slope = 0.3;
-  options.constraint = Constraint::none;
-  options.direction = Direction::generative;
-  auto const model = read_model(folder_ / "m", options);
+  options.activation      = Activation::leaky_relu;
+  options.negative_slope  = 0.3;
+  options.constraint      = Constraint::none;
+  options.direction       = Direction::generative;
+  auto const model        = read_model(folder_ / "m", options);
   EXPECT_EQ(model.direction, Direction::generative);
   for (auto const& layer : model.layers) {
     EXPECT_EQ(std::get<PlanarLayers>(layer).options,
@@ -370,7 +372,7 @@ TEST_F(ModelFile, OptionsReplaceWhatTheFileSays) {
   wrong.negative_slope = 2;
   EXPECT_EQ(error_of(folder_ / "m", wrong),
             "negative_slope was given as 2.000000, expected a number in [0, 1]");
-  wrong = {};
+  wrong                 = {};
   wrong.log_det_epsilon = std::nan("");
   EXPECT_EQ(error_of(folder_ / "m", wrong),
             "log_det_epsilon was given as nan, expected a finite number >= 0");

@@ -130,15 +130,16 @@ Result<T> forward(meander::PlanarStack<Compute, space> const& stack, std::vector
   return {matrix_values(yv), vector_values(log_det)};
 }
 
-/// How far a correct computation in Compute may be from the truth: a small multiple of what rounding
-/// noise of that type does to this row, plus the rounding of the stored result.
+/// How far a correct computation in Compute may be from the truth: a small multiple of what
+/// rounding noise of that type does to this row, plus the rounding of the stored result.
 struct Tolerance {
   std::vector<double> y;
   double log_det;
 };
 
 template <class Compute, class T>
-Tolerance tolerance(reference::Stack const& stack, std::vector<T> const& z, reference::Row const& exact) {
+Tolerance tolerance(reference::Stack const& stack, std::vector<T> const& z,
+                    reference::Row const& exact) {
   constexpr double compute = std::numeric_limits<Compute>::epsilon();
   constexpr double storage = std::numeric_limits<T>::epsilon();
   constexpr int draws      = 3;

@@ -7,7 +7,8 @@
 
 #include "planar_fixture.hpp"
 
-/// log_det against the determinant of the map's own numeric Jacobian: nothing here knows the formula.
+/// log_det against the determinant of the map's own numeric Jacobian: nothing here knows the
+/// formula.
 namespace {
 
 using meander::Activation;
@@ -41,7 +42,7 @@ void check(reference::Stack const& stack, unsigned seed) {
       batch.insert(batch.end(), moved.begin(), moved.end());
     }
   auto const result = fixture::forward(fixture::prepare<double>(stack), batch);
-  auto const y      = [&](int row, int i) { return (long double)result.y[std::size_t(row) * dim + i]; };
+  auto const y = [&](int row, int i) { return (long double)result.y[std::size_t(row) * dim + i]; };
   std::vector<std::vector<long double>> jacobian(dim, std::vector<long double>(dim));
   for (int j = 0; j < dim; ++j)
     for (int i = 0; i < dim; ++i) {
@@ -49,14 +50,16 @@ void check(reference::Stack const& stack, unsigned seed) {
       jacobian[i][j] = (y(r, i) - 8 * y(r + 1, i) + 8 * y(r + 2, i) - y(r + 3, i)) / (12 * step);
     }
   long double const numeric = log_abs_determinant(jacobian);
-  EXPECT_NEAR(result.log_det[0], double(numeric), 1e-6 * std::max<double>(1, std::abs(double(numeric))))
+  EXPECT_NEAR(result.log_det[0], double(numeric),
+              1e-6 * std::max<double>(1, std::abs(double(numeric))))
       << "D=" << dim << " L=" << stack.layers << " " << to_string(stack.options.activation) << " "
       << to_string(stack.options.constraint) << " seed " << seed;
 }
 
 TEST(PlanarJacobian, DeterminantOfTheMap) {
   for (Activation const activation : {Activation::tanh, Activation::leaky_relu})
-    for (Constraint const constraint : {Constraint::softplus, Constraint::log_softplus, Constraint::none})
+    for (Constraint const constraint :
+         {Constraint::softplus, Constraint::log_softplus, Constraint::none})
       for (int const dim : {1, 2, 3, 5, 8, 17, 33})
         for (int const layers : {1, 2, 5})
           for (unsigned const seed : {1u, 2u, 3u}) {
@@ -68,8 +71,8 @@ TEST(PlanarJacobian, DeterminantOfTheMap) {
           }
 }
 
-/// The two sides of leaky_relu have determinants of their own, and only one of them was ever tested in
-/// the library where they were wrong.
+/// The two sides of leaky_relu have determinants of their own, and only one of them was ever tested
+/// in the library where they were wrong.
 TEST(PlanarJacobian, BothSidesOfLeakyRelu) {
   meander::PlanarOptions options;
   options.activation     = Activation::leaky_relu;

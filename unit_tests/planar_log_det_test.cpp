@@ -19,8 +19,8 @@ reference::Stack layer(double w_dot_u, meander::PlanarOptions const& options) {
   return {1, 2, options, {1, 0}, {w_dot_u, 0.5}, {0}};
 }
 
-/// The spacing of T at x; at 10^4 times the smallest normal number where x is less, since h' itself is
-/// subnormal there.
+/// The spacing of T at x; at 10^4 times the smallest normal number where x is less, since h' itself
+/// is subnormal there.
 template <class T>
 double ulp(double x) {
   T const v = std::max(T(std::abs(x)), 10000 * std::numeric_limits<T>::min());
@@ -28,8 +28,8 @@ double ulp(double x) {
 }
 
 template <class T>
-void check(double w_dot_u, std::vector<T> const& pre_activations, meander::PlanarOptions const& options,
-           double ulps) {
+void check(double w_dot_u, std::vector<T> const& pre_activations,
+           meander::PlanarOptions const& options, double ulps) {
   reference::Stack const stack = layer(w_dot_u, options);
   std::vector<T> z;
   for (T const a : pre_activations) z.insert(z.end(), {a, T(0.25)});
@@ -37,7 +37,8 @@ void check(double w_dot_u, std::vector<T> const& pre_activations, meander::Plana
   for (std::size_t i = 0; i < pre_activations.size(); ++i) {
     double const exact =
         double(reference::forward(stack, std::vector<T>{pre_activations[i], T(0.25)}).log_det);
-    ASSERT_TRUE(std::isfinite(result.log_det[i])) << "w.u=" << w_dot_u << " a=" << pre_activations[i];
+    ASSERT_TRUE(std::isfinite(result.log_det[i]))
+        << "w.u=" << w_dot_u << " a=" << pre_activations[i];
     ASSERT_NEAR(result.log_det[i], exact, ulps * ulp<T>(exact))
         << "w.u=" << w_dot_u << " a=" << pre_activations[i] << ": "
         << std::abs(result.log_det[i] - exact) / ulp<T>(exact) << " ulp";
@@ -52,7 +53,8 @@ std::vector<T> both_signs(std::vector<T> const& magnitudes) {
 }
 
 TEST(PlanarLogDet, FourUlpOfFloatAtZeroAndFarOut) {
-  auto const a = both_signs<float>({0, 1e-30f, 8, 9.5f, 12, 16, 20, 30, 40, 43, 44, 47, 50, 60, 100, 1e4f, 1e30f});
+  auto const a = both_signs<float>(
+      {0, 1e-30f, 8, 9.5f, 12, 16, 20, 30, 40, 43, 44, 47, 50, 60, 100, 1e4f, 1e30f});
   for (Constraint const constraint : {Constraint::softplus, Constraint::log_softplus}) {
     meander::PlanarOptions options;
     options.constraint = constraint;
@@ -60,8 +62,8 @@ TEST(PlanarLogDet, FourUlpOfFloatAtZeroAndFarOut) {
   }
 }
 
-/// In between, log(det) itself magnifies the rounding of a where it crosses zero or det is small; there
-/// the yardstick is the value's size or one.
+/// In between, log(det) itself magnifies the rounding of a where it crosses zero or det is small;
+/// there the yardstick is the value's size or one.
 TEST(PlanarLogDet, NearTheTruthEverywhere) {
   std::vector<float> a;
   for (int i = -400; i <= 400; ++i) a.push_back(float(i) / 32);
@@ -71,7 +73,8 @@ TEST(PlanarLogDet, NearTheTruthEverywhere) {
     for (float const v : a) z.insert(z.end(), {v, 0.25f});
     auto const result = fixture::forward(fixture::prepare<float>(stack), z);
     for (std::size_t i = 0; i < a.size(); ++i) {
-      double const exact = double(reference::forward(stack, std::vector<float>{a[i], 0.25f}).log_det);
+      double const exact =
+          double(reference::forward(stack, std::vector<float>{a[i], 0.25f}).log_det);
       ASSERT_NEAR(result.log_det[i], exact, 4e-7 * std::max(1.0, std::abs(exact)))
           << "w.u=" << x << " a=" << a[i];
     }
@@ -110,7 +113,7 @@ TEST(PlanarLogDet, ProductsBeyondTheRangeOfTheType) {
 TEST(PlanarLogDet, SumOfTinyTermsKeepsRelativeAccuracy) {
   reference::Stack stack = reference::random_stack(40, 5, {}, 11u);
   for (double& b : stack.b) b = 12;  // every tanh saturates: determinants are 1 + 1e-10
-  auto const z = fixture::random_rows<float>(20, 5, 12u);
+  auto const z      = fixture::random_rows<float>(20, 5, 12u);
   auto const result = fixture::forward(fixture::prepare<float>(stack), z);
   for (int i = 0; i < 20; ++i) {
     double const exact = double(reference::forward(stack, fixture::row(z, 5, i)).log_det);

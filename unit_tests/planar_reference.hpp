@@ -72,8 +72,8 @@ inline real log_of_determinant(meander::PlanarOptions const& options, Activated 
   return std::log(std::abs(v.one_minus_slope + v.slope * s) + epsilon);
 }
 
-/// The row z through the stack. With `noise` > 0 every sum is off by a random part of noise times the
-/// size of its terms, as in an arithmetic with that rounding error: the yardstick of the tests.
+/// The row z through the stack. With `noise` > 0 every sum is off by a random part of noise times
+/// the size of its terms, as in an arithmetic with that rounding error: the yardstick of the tests.
 template <class T>
 Row forward(Stack const& stack, std::vector<T> const& z, real noise = 0, unsigned seed = 0) {
   std::mt19937 generator(seed);
@@ -107,7 +107,8 @@ Row forward(Stack const& stack, std::vector<T> const& z, real noise = 0, unsigne
   return row;
 }
 
-/// A stack whose layers bend rows by an order-one amount but can be followed for hundreds of layers.
+/// A stack whose layers bend rows by an order-one amount but can be followed for hundreds of
+/// layers.
 inline Stack random_stack(int layers, int dim, meander::PlanarOptions const& options, unsigned seed,
                           double size = 1) {
   std::mt19937 generator(seed);

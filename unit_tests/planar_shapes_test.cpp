@@ -33,16 +33,18 @@ template <class T>
 struct RightSubview {
   static auto make(int rows, int dim) {
     fixture::DenseMatrix<T> const whole("test::right_subview", rows + 2, dim + 4);
-    return Kokkos::subview(whole, Kokkos::pair<int, int>(1, 1 + rows), Kokkos::pair<int, int>(3, 3 + dim));
+    return Kokkos::subview(whole, Kokkos::pair<int, int>(1, 1 + rows),
+                           Kokkos::pair<int, int>(3, 3 + dim));
   }
 };
 
 template <class T>
 struct LeftSubview {
   static auto make(int rows, int dim) {
-    Kokkos::View<T**, Kokkos::LayoutLeft, space::memory_space> const whole("test::left_subview", rows + 4,
-                                                                           dim + 2);
-    return Kokkos::subview(whole, Kokkos::pair<int, int>(3, 3 + rows), Kokkos::pair<int, int>(1, 1 + dim));
+    Kokkos::View<T**, Kokkos::LayoutLeft, space::memory_space> const whole("test::left_subview",
+                                                                           rows + 4, dim + 2);
+    return Kokkos::subview(whole, Kokkos::pair<int, int>(3, 3 + rows),
+                           Kokkos::pair<int, int>(1, 1 + dim));
   }
 };
 
@@ -50,7 +52,8 @@ struct LeftSubview {
 template <class T>
 struct Strided {
   static auto make(int rows, int dim) {
-    Kokkos::View<T***, Kokkos::LayoutRight, space::memory_space> const whole("test::strided", rows, dim, 3);
+    Kokkos::View<T***, Kokkos::LayoutRight, space::memory_space> const whole("test::strided", rows,
+                                                                             dim, 3);
     return Kokkos::subview(whole, Kokkos::ALL, Kokkos::ALL, 1);
   }
 };
@@ -90,9 +93,9 @@ class PlanarShapes : public ::testing::Test {
 
     checked = std::min(checked, rows);
     for (int k = 0; k < checked; ++k) {
-      int const i = checked == rows ? k : int(std::int64_t(k) * (rows - 1) / (checked - 1));
-      auto const zi              = fixture::row(host, stack.dim, i);
-      reference::Row const exact = reference::forward(stack, zi);
+      int const i   = checked == rows ? k : int(std::int64_t(k) * (rows - 1) / (checked - 1));
+      auto const zi = fixture::row(host, stack.dim, i);
+      reference::Row const exact         = reference::forward(stack, zi);
       fixture::Tolerance const tolerance = fixture::tolerance<C>(stack, zi, exact);
       for (int d = 0; d < stack.dim; ++d)
         ASSERT_NEAR(got_y[std::size_t(i) * stack.dim + d], double(exact.y[d]), tolerance.y[d])
@@ -103,8 +106,9 @@ class PlanarShapes : public ::testing::Test {
 };
 
 using Cases = ::testing::Types<
-    Case<float, float, Right, Right>, Case<double, double, Right, Right>, Case<float, double, Right, Right>,
-    Case<float, float, Left, Left>, Case<double, double, Left, Left>, Case<float, double, Left, Left>,
+    Case<float, float, Right, Right>, Case<double, double, Right, Right>,
+    Case<float, double, Right, Right>, Case<float, float, Left, Left>,
+    Case<double, double, Left, Left>, Case<float, double, Left, Left>,
     Case<float, float, RightSubview, RightSubview>, Case<double, double, RightSubview, LeftSubview>,
     Case<float, double, LeftSubview, RightSubview>, Case<float, float, Strided, Strided>,
     Case<double, double, Left, Strided>, Case<float, double, Strided, Right>>;
@@ -118,7 +122,7 @@ TYPED_TEST(PlanarShapes, EveryDimension) {
 }
 
 TYPED_TEST(PlanarShapes, ManyLayers) {
-  for (int const dim : {1, 3, 33, 100})
+  for (int const dim : {1, 2, 3, 5, 8, 17, 32, 33, 64, 100, 513})
     this->check(reference::random_stack(200, dim, {}, 4u, 0.4), 65, 3);
 }
 
@@ -128,7 +132,8 @@ TYPED_TEST(PlanarShapes, LargeBatch) {
 
 TYPED_TEST(PlanarShapes, EveryActivationAndConstraint) {
   for (Activation const activation : {Activation::tanh, Activation::leaky_relu})
-    for (Constraint const constraint : {Constraint::softplus, Constraint::log_softplus, Constraint::none})
+    for (Constraint const constraint :
+         {Constraint::softplus, Constraint::log_softplus, Constraint::none})
       for (double const epsilon : {0.0, 1e-3})
         for (int const dim : {1, 5, 33}) {
           meander::PlanarOptions options;

@@ -26,7 +26,8 @@ std::string message_of(F const& f) {
 
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 template <class S, class C>
@@ -51,8 +52,8 @@ TYPED_TEST(Planar, NoLayersIsTheIdentity) {
 
 TYPED_TEST(Planar, ZeroWeightIsAShift) {
   using S = typename TypeParam::storage;
-  for (auto const constraint :
-       {meander::Constraint::softplus, meander::Constraint::log_softplus, meander::Constraint::none}) {
+  for (auto const constraint : {meander::Constraint::softplus, meander::Constraint::log_softplus,
+                                meander::Constraint::none}) {
     meander::PlanarOptions options;
     options.constraint = constraint;
     reference::Stack const stack{1, 3, options, {0, 0, 0}, {1, -2, 0.5}, {0.75}};
@@ -80,10 +81,10 @@ TEST(PlanarParametersTest, TinyWeightsDoNotUnderflow) {
 }
 
 TYPED_TEST(Planar, NaNAndInfinityStayInTheirRow) {
-  using S          = typename TypeParam::storage;
-  using C          = typename TypeParam::compute;
-  constexpr S inf  = std::numeric_limits<S>::infinity();
-  constexpr S nan  = std::numeric_limits<S>::quiet_NaN();
+  using S            = typename TypeParam::storage;
+  using C            = typename TypeParam::compute;
+  constexpr S inf    = std::numeric_limits<S>::infinity();
+  constexpr S nan    = std::numeric_limits<S>::quiet_NaN();
   constexpr int rows = 200;
   for (int const dim : {1, 5, 33})
     for (S const bad : {nan, inf, -inf}) {
@@ -109,10 +110,10 @@ TYPED_TEST(Planar, NaNAndInfinityStayInTheirRow) {
 }
 
 TYPED_TEST(Planar, InPlace) {
-  using S      = typename TypeParam::storage;
-  auto stack   = reference::random_stack(7, 33, {}, 6u);
-  auto const p = fixture::prepare<typename TypeParam::compute>(stack);
-  auto const z = fixture::random_rows<S>(1000, 33, 7u);
+  using S             = typename TypeParam::storage;
+  auto stack          = reference::random_stack(7, 33, {}, 6u);
+  auto const p        = fixture::prepare<typename TypeParam::compute>(stack);
+  auto const z        = fixture::random_rows<S>(1000, 33, 7u);
   auto const expected = fixture::forward(p, z);
   fixture::DenseMatrix<S> const view("test::in_place", 1000, 33);
   Kokkos::View<S*, space::memory_space> const log_det("test::log_det", 1000);
@@ -163,16 +164,17 @@ TYPED_TEST(Planar, RefreshTakesNewParameters) {
   auto stack   = fixture::prepare<C>(before);
   auto const z = fixture::random_rows<S>(50, 9, 14u);
   stack.refresh(space{}, fixture::parameters<double>(after));
-  EXPECT_TRUE(same_bits(fixture::forward(stack, z).y, fixture::forward(fixture::prepare<C>(after), z).y));
+  EXPECT_TRUE(
+      same_bits(fixture::forward(stack, z).y, fixture::forward(fixture::prepare<C>(after), z).y));
   EXPECT_EQ(stack.dim(), 9);
   EXPECT_EQ(stack.num_layers(), 5);
 }
 
 TYPED_TEST(Planar, ParametersMayBeFloatOrDoubleInAnyLayout) {
-  using C          = typename TypeParam::compute;
-  using S          = typename TypeParam::storage;
-  auto const stack = reference::random_stack(5, 9, {}, 15u);
-  auto const z     = fixture::random_rows<S>(50, 9, 16u);
+  using C             = typename TypeParam::compute;
+  using S             = typename TypeParam::storage;
+  auto const stack    = reference::random_stack(5, 9, {}, 15u);
+  auto const z        = fixture::random_rows<S>(50, 9, 16u);
   auto const expected = fixture::forward(fixture::prepare<C>(stack), z);
   meander::PlanarStack<C, space> const from_float(space{}, fixture::parameters<float>(stack));
   meander::PlanarStack<C, space> const from_left(
@@ -197,10 +199,12 @@ TEST(PlanarStackTest, KnowsItsDeterminants) {
 TEST(PlanarErrors, NameTheArgumentWhatCameAndWhatWasExpected) {
   auto const stack = fixture::prepare<double>(reference::random_stack(2, 3, {}, 1u));
   space const exec;
-  fixture::DenseMatrix<double> const z("z", 8, 3), narrow("y", 8, 2), shorter("y", 7, 3), y("y", 8, 3);
+  fixture::DenseMatrix<double> const z("z", 8, 3), narrow("y", 8, 2), shorter("y", 7, 3),
+      y("y", 8, 3);
   Kokkos::View<double*, space::memory_space> const log_det("log_det", 9);
-  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, narrow, y); }),
-            "meander::forward: extent 1 of argument z is 2, expected 3 (the dimension of the stack)");
+  EXPECT_EQ(
+      message_of([&] { meander::forward(exec, stack, narrow, y); }),
+      "meander::forward: extent 1 of argument z is 2, expected 3 (the dimension of the stack)");
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, z, shorter); }),
             "meander::forward: extent 0 of argument y is 7, expected 8 (extent 0 of z)");
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, z, narrow); }),
@@ -213,13 +217,15 @@ TEST(PlanarErrors, StackArguments) {
   auto const make = [](auto const& p, meander::PlanarOptions const& options) {
     return message_of([&] { meander::PlanarStack<double, space>(space{}, p, options); });
   };
-  fixture::DenseMatrix<double> const w("w", 4, 3), short_u("u", 3, 3), narrow_u("u", 4, 2), none("w", 4, 0);
+  fixture::DenseMatrix<double> const w("w", 4, 3), short_u("u", 3, 3), narrow_u("u", 4, 2),
+      none("w", 4, 0);
   Kokkos::View<double*, space::memory_space> const b("b", 4), long_b("b", 5);
   using P = meander::PlanarParameters<decltype(w), decltype(w), decltype(b)>;
   EXPECT_EQ(make(P{w, short_u, b}, {}),
             "meander::PlanarStack: extent 0 of argument u is 3, expected 4 (the number of layers)");
-  EXPECT_EQ(make(P{w, narrow_u, b}, {}),
-            "meander::PlanarStack: extent 1 of argument u is 2, expected 3 (the dimension of the stack)");
+  EXPECT_EQ(
+      make(P{w, narrow_u, b}, {}),
+      "meander::PlanarStack: extent 1 of argument u is 2, expected 3 (the dimension of the stack)");
   EXPECT_EQ(make(P{w, w, long_b}, {}),
             "meander::PlanarStack: extent 0 of argument b is 5, expected 4 (the number of layers)");
   EXPECT_EQ(make(P{none, none, b}, {}).substr(0, 78),
@@ -228,9 +234,10 @@ TEST(PlanarErrors, StackArguments) {
   options.log_det_epsilon = -1;
   EXPECT_EQ(make(P{w, w, b}, options),
             "meander::PlanarStack: log_det_epsilon is -1, expected a finite number >= 0");
-  options                 = {};
-  options.negative_slope  = 1.5;
-  EXPECT_EQ(make(P{w, w, b}, options), "meander::PlanarStack: negative_slope is 1.5, expected 0 to 1");
+  options                = {};
+  options.negative_slope = 1.5;
+  EXPECT_EQ(make(P{w, w, b}, options),
+            "meander::PlanarStack: negative_slope is 1.5, expected 0 to 1");
 }
 
 /// y may be z, or a neighbour in one allocation, but not a part of it.
@@ -240,12 +247,13 @@ TEST(PlanarErrors, PartialOverlapIsRefused) {
   using Kokkos::ALL;
   using range = Kokkos::pair<int, int>;
   fixture::DenseMatrix<double> const whole("whole", 10, 6);
-  auto const z        = Kokkos::subview(whole, range(0, 8), range(0, 3));
-  auto const shifted  = Kokkos::subview(whole, range(1, 9), range(0, 3));
-  auto const over     = Kokkos::subview(whole, range(0, 8), range(2, 5));
-  auto const beside   = Kokkos::subview(whole, range(0, 8), range(3, 6));
+  auto const z       = Kokkos::subview(whole, range(0, 8), range(0, 3));
+  auto const shifted = Kokkos::subview(whole, range(1, 9), range(0, 3));
+  auto const over    = Kokkos::subview(whole, range(0, 8), range(2, 5));
+  auto const beside  = Kokkos::subview(whole, range(0, 8), range(3, 6));
   std::string const refusal =
-      "meander::forward: argument y shares memory with argument z without being the same View; expected "
+      "meander::forward: argument y shares memory with argument z without being the same View; "
+      "expected "
       "the very same elements, or none in common";
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, z, shifted); }), refusal);
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, z, over); }), refusal);
@@ -253,14 +261,42 @@ TEST(PlanarErrors, PartialOverlapIsRefused) {
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, z, z); }), "nothing was thrown");
 
   fixture::DenseMatrix<double> const square("square", 3, 3);
-  Kokkos::View<double**, Kokkos::LayoutLeft, space::memory_space, Kokkos::MemoryUnmanaged> const transposed(
-      square.data(), 3, 3);
+  Kokkos::View<double**, Kokkos::LayoutLeft, space::memory_space, Kokkos::MemoryUnmanaged> const
+      transposed(square.data(), 3, 3);
   EXPECT_EQ(message_of([&] { meander::forward(exec, stack, square, transposed); }), refusal);
   Kokkos::View<double***, Kokkos::LayoutRight, space::memory_space> const pairs("pairs", 4, 3, 2);
   EXPECT_EQ(message_of([&] {
               meander::forward(exec, stack, Kokkos::subview(pairs, ALL, ALL, 0),
                                Kokkos::subview(pairs, ALL, ALL, 1));
             }),
+            "nothing was thrown");
+  Kokkos::fence();
+}
+
+/// log_det may be a column beside y, not one of it; no output may hold an element twice.
+TEST(PlanarErrors, OutputsMustNotCollide) {
+  auto const stack = fixture::prepare<double>(reference::random_stack(2, 3, {}, 1u));
+  space const exec;
+  using Kokkos::ALL;
+  using range = Kokkos::pair<int, int>;
+  fixture::DenseMatrix<double> const whole("whole", 8, 4), other("other", 8, 3);
+  auto const y      = Kokkos::subview(whole, ALL, range(0, 3));
+  auto const beside = Kokkos::subview(whole, ALL, 3);
+  auto const inside = Kokkos::subview(whole, ALL, 1);
+  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, other, y, beside); }),
+            "nothing was thrown");
+  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, other, y, inside); }),
+            "meander::forward: argument log_det shares memory with argument y; expected no element "
+            "in common");
+  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, y, other, inside); }),
+            "meander::forward: argument log_det shares memory with argument z; expected no element "
+            "in common");
+  Kokkos::View<double**, Kokkos::LayoutStride, space::memory_space, Kokkos::MemoryUnmanaged> const
+      one_row(whole.data(), Kokkos::LayoutStride(8, 0, 3, 1));
+  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, other, one_row); }),
+            "meander::forward: argument y has strides 0 and 1 for extents 8 and 3; expected every "
+            "element at an address of its own");
+  EXPECT_EQ(message_of([&] { meander::forward(exec, stack, one_row, other); }),
             "nothing was thrown");
   Kokkos::fence();
 }

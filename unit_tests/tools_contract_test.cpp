@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a call asks of Kokkos: labels, instances, and that the hot path never allocates, copies or waits.
+// What a call asks of Kokkos: labels, instances, and that the hot path never allocates, copies or
+// waits.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -59,18 +60,15 @@ auto random_parameters(int layers, int dim, unsigned seed) {
 }
 
 void expect_our_labels(std::vector<Event> const& events) {
-  for (Event const& event : events)
-    if (event.kind != Kind::fence && event.kind != Kind::deep_copy)
-      EXPECT_TRUE(std::string_view(event.label).starts_with("meander::")) << event;
+  for (Event const& event : events) {
+    if (event.kind == Kind::fence || event.kind == Kind::deep_copy) continue;
+    EXPECT_TRUE(std::string_view(event.label).starts_with("meander::")) << event;
+  }
 }
 
-/// The first TeamPolicy that an instance of a host back end runs makes Kokkos allocate that instance's
-/// scratch memory, under Kokkos' label. The instance keeps it.
-void warm_up(space const& exec) {
-  Kokkos::parallel_for(
-      "test::warm_up", Kokkos::TeamPolicy<space>(exec, 1, 1),
-      KOKKOS_LAMBDA(Kokkos::TeamPolicy<space>::member_type const&){});
-  exec.fence();
+void launch_something() {
+  Kokkos::parallel_for("test::something", Kokkos::TeamPolicy<space>(1, 1),
+                       KOKKOS_LAMBDA(Kokkos::TeamPolicy<space>::member_type const&){});
 }
 
 /// Nothing but kernels (and regions around them), all on the given instance.
@@ -80,7 +78,9 @@ void expect_only_kernels_on(space const& exec, std::vector<Event> const& events)
   std::uint32_t const device = Kokkos::Tools::Experimental::device_id(exec);
   for (Event const& event : events) {
     EXPECT_TRUE(event.kind == Kind::kernel || event.kind == Kind::region) << event;
-    if (event.kind == Kind::kernel) EXPECT_EQ(event.device, device) << event;
+    if (event.kind == Kind::kernel) {
+      EXPECT_EQ(event.device, device) << event;
+    }
   }
 }
 
@@ -96,7 +96,9 @@ struct Types {
 struct TypeNames {
   template <class T>
   static std::string GetName(int) {
-    auto const name = [](auto value) { return sizeof(value) == 4 ? std::string("float") : "double"; };
+    auto const name = [](auto value) {
+      return sizeof(value) == 4 ? std::string("float") : "double";
+    };
     return name(typename T::Storage()) + "_" + name(typename T::Compute());
   }
 };
@@ -104,9 +106,24 @@ struct TypeNames {
 using Pairs = ::testing::Types<Types<float, float>, Types<double, double>, Types<float, double>>;
 TYPED_TEST_SUITE(ToolsContract, Pairs, TypeNames);
 
+TEST(ToolsRecorder, SeesAllocationsCopiesFencesAndKernels) {
+  tools::Recorder const recorder;
+  {
+    Kokkos::View<int*, space> const view("test::view", 1);
+    Kokkos::deep_copy(Kokkos::create_mirror_view(view), view);
+    Kokkos::deep_copy(space(), view, 1);
+    launch_something();
+    Kokkos::fence("test::fence");
+  }
+  for (Kind const kind :
+       {Kind::kernel, Kind::allocation, Kind::deallocation, Kind::deep_copy, Kind::fence})
+    EXPECT_FALSE(recorder.of_kind(kind).empty()) << int(kind);
+}
+
 meander::PlanarOptions const all_options[] = {
     {},
-    {.activation = meander::Activation::leaky_relu, .constraint = meander::Constraint::log_softplus},
+    {.activation = meander::Activation::leaky_relu,
+     .constraint = meander::Constraint::log_softplus},
     {.constraint = meander::Constraint::none, .log_det_epsilon = 1e-8}};
 
 TYPED_TEST(ToolsContract, ConstructionLabelsWhatItDoesAndStaysOnTheInstance) {
@@ -114,11 +131,11 @@ TYPED_TEST(ToolsContract, ConstructionLabelsWhatItDoesAndStaysOnTheInstance) {
   for (space const& exec : two_instances<space>())
     for (auto const& [layers, dim] : {std::pair{0, 3}, {1, 1}, {8, 32}, {70, 5}, {3, 600}}) {
       auto const parameters = random_parameters<typename TypeParam::Storage>(layers, dim, 1);
-      warm_up(exec);
       tools::Recorder const recorder;
       {
         meander::PlanarStack<Compute> const stack(exec, parameters);
         meander::PlanarStack<Compute> const copy = stack;
+        EXPECT_EQ(copy.s().data(), stack.s().data());
         exec.fence();
       }
       expect_our_labels(recorder.events());
@@ -138,7 +155,6 @@ TYPED_TEST(ToolsContract, RefreshOnlyLaunchesKernelsOnTheInstance) {
       auto const as_float  = random_parameters<float>(layers, dim, 4);
       meander::PlanarStack<Compute> stack(space(), as_double, options);
       for (space const& exec : two_instances<space>()) {
-        warm_up(exec);
         Kokkos::fence();
         tools::Recorder const recorder;
         stack.refresh(exec, as_double);
@@ -153,8 +169,8 @@ TYPED_TEST(ToolsContract, RefreshOnlyLaunchesKernelsOnTheInstance) {
 template <class Compute, class Matrix, class Vector>
 void expect_asynchronous_forward(meander::PlanarStack<Compute> const& stack, Matrix const& z,
                                  Matrix const& y, Vector const& log_det) {
-  SCOPED_TRACE("L = " + std::to_string(stack.num_layers()) + ", D = " + std::to_string(stack.dim()) +
-               ", B = " + std::to_string(z.extent(0)));
+  SCOPED_TRACE("L = " + std::to_string(stack.num_layers()) +
+               ", D = " + std::to_string(stack.dim()) + ", B = " + std::to_string(z.extent(0)));
   // Instances that have never run anything: forward needs no warm-up.
   for (space const& exec : two_instances<space>()) {
     Kokkos::fence();
@@ -174,8 +190,8 @@ TYPED_TEST(ToolsContract, ForwardOnlyLaunchesKernelsOnTheInstance) {
   for (auto const& options : all_options)
     for (auto const& [layers, dim] :
          {std::pair{0, 3}, {1, 1}, {8, 2}, {5, 7}, {8, 32}, {70, 5}, {33, 100}, {3, 600}}) {
-      meander::PlanarStack<Compute> const stack(
-          space(), random_parameters<Storage>(layers, dim, 5), options);
+      meander::PlanarStack<Compute> const stack(space(), random_parameters<Storage>(layers, dim, 5),
+                                                options);
       for (int const batch : {0, 1, 257, 10000}) {
         Kokkos::View<Storage*, space> const log_det("test::log_det", batch);
         Kokkos::View<Storage**, Kokkos::LayoutRight, space> const z("test::z", batch, dim + 1);
@@ -237,7 +253,8 @@ TYPED_TEST(ToolsContract, TwoInstancesShareAStackFromTwoHostThreads) {
       Kokkos::deep_copy(instances[i], batch.y, Storage(0));
       meander::forward(instances[i], stack, batch.z, batch.y, batch.log_det);
       instances[i].fence();
-      if (!same_bits(batch.y, batch.expected_y) || !same_bits(batch.log_det, batch.expected_log_det))
+      if (!same_bits(batch.y, batch.expected_y) ||
+          !same_bits(batch.log_det, batch.expected_log_det))
         ++wrong[i];
     }
   };

@@ -19,11 +19,12 @@ enum class Kind { kernel, region, allocation, deallocation, deep_copy, fence };
 struct Event {
   Kind kind;
   std::string label;
-  std::uint32_t device;  ///< of kernels and fences: Kokkos::Tools::Experimental::device_id of the instance
+  std::uint32_t device;  ///< of kernels and fences: device_id of their instance
 };
 
 inline std::ostream& operator<<(std::ostream& out, Event const& event) {
-  constexpr char const* names[] = {"kernel", "region", "allocation", "deallocation", "deep_copy", "fence"};
+  constexpr char const* names[] = {"kernel",       "region",    "allocation",
+                                   "deallocation", "deep_copy", "fence"};
   return out << names[int(event.kind)] << " \"" << event.label << "\" on device " << event.device;
 }
 
@@ -48,11 +49,10 @@ class Recorder {
                                        std::uint64_t) { add(Kind::allocation, label); });
     set::set_deallocate_data_callback([](Kokkos::Tools::SpaceHandle, char const* label, void const*,
                                          std::uint64_t) { add(Kind::deallocation, label); });
-    set::set_begin_deep_copy_callback([](Kokkos::Tools::SpaceHandle, char const* destination, void const*,
-                                         Kokkos::Tools::SpaceHandle, char const* source, void const*,
-                                         std::uint64_t) {
-      add(Kind::deep_copy, std::string(source) + " -> " + destination);
-    });
+    set::set_begin_deep_copy_callback(
+        [](Kokkos::Tools::SpaceHandle, char const* destination, void const*,
+           Kokkos::Tools::SpaceHandle, char const* source, void const*,
+           std::uint64_t) { add(Kind::deep_copy, std::string(source) + " -> " + destination); });
     set::set_begin_fence_callback([](char const* label, std::uint32_t device, std::uint64_t* id) {
       *id = 0;
       // On a device Kokkos fences around kernels because somebody listens; that fence is not ours.

@@ -15,8 +15,11 @@ namespace meander {
 
 namespace impl {
 
-template <class Compute, class ExecutionSpace, class ZView, class YView>
-void check_forward(PlanarStack<Compute, ExecutionSpace> const& stack, ZView const& z, YView const& y) {
+template <class ExecutionSpace, class StackSpace, class Compute, class ZView, class YView>
+void check_forward(PlanarStack<Compute, StackSpace> const& stack, ZView const& z, YView const& y) {
+  static_assert(std::is_same_v<ExecutionSpace, StackSpace>,
+                "meander::forward: exec must be an instance of the execution space the stack was "
+                "made for.");
   static_assert(Kokkos::is_view_v<ZView> && Kokkos::is_view_v<YView>,
                 "meander::forward: z and y must be Kokkos Views.");
   static_assert(ZView::rank() == 2 && YView::rank() == 2,
@@ -27,24 +30,26 @@ void check_forward(PlanarStack<Compute, ExecutionSpace> const& stack, ZView cons
   static_assert(is_supported_pair_v<value_t<ZView>, Compute>,
                 "meander::forward: the value type of z and y must be float or double and no wider "
                 "than the stack's compute type.");
-  static_assert(is_accessible_from_v<ZView, ExecutionSpace> && is_accessible_from_v<YView, ExecutionSpace>,
-                "meander::forward: z and y must lie in memory that the execution space can access.");
-  check_extent("meander::forward", "z", "extent 1", z.extent(1), stack.dim(),
-               "the dimension of the stack");
-  check_extent("meander::forward", "y", "extent 0", y.extent(0), z.extent(0), "extent 0 of z");
-  check_extent("meander::forward", "y", "extent 1", y.extent(1), z.extent(1), "extent 1 of z");
-  check_same_or_disjoint("meander::forward", "y", "z", y.data(), y.stride(0), y.stride(1), z.data(),
-                         z.stride(0), z.stride(1), z.extent(0), z.extent(1),
-                         sizeof(value_t<ZView>));
+  static_assert(
+      is_accessible_from_v<ZView, ExecutionSpace> && is_accessible_from_v<YView, ExecutionSpace>,
+      "meander::forward: z and y must lie in memory that the execution space can access.");
+  char const* const function = "meander::forward";
+  check_extent(function, "z", "extent 1", z.extent(1), stack.dim(), "the dimension of the stack");
+  check_extent(function, "y", "extent 0", y.extent(0), z.extent(0), "extent 0 of z");
+  check_extent(function, "y", "extent 1", y.extent(1), z.extent(1), "extent 1 of z");
+  check_distinct(function, "y", elements(strided_matrix(y)));
+  check_same_or_disjoint(function, "y", "z", elements(strided_matrix(y)),
+                         elements(strided_matrix(z)));
 }
 
 }  // namespace impl
 
 /// \brief Maps a batch of rows through a stack of planar layers: y = f_L(...f_1(z)).
 ///
-/// Asynchronous with respect to the host: the work is queued on `exec`; nothing is allocated, copied
-/// or fenced. Each row is computed on its own, so results depend neither on the number of threads nor on
-/// how a batch is split into calls. A row that holds a NaN or an infinity comes out NaN.
+/// Asynchronous with respect to the host: the work is queued on `exec`; nothing is allocated,
+/// copied or fenced. Each row is computed on its own, so results depend neither on the number of
+/// threads nor on how a batch is split into calls. A row that holds a NaN or an infinity comes out
+/// NaN.
 ///
 /// \param[in] exec the instance the work is queued on
 /// \param[in] stack L layers on R^D
@@ -52,29 +57,38 @@ void check_forward(PlanarStack<Compute, ExecutionSpace> const& stack, ZView cons
 /// \param[out] y (B, D), any layout; the very same elements as z, or none of them
 /// \param[out] log_det (B), natural log of |det dy/dz| per row, summed over the layers (Rezende &
 /// Mohamed 2015, eq. 13); must share no memory with z and y
-/// \throws std::invalid_argument if extents disagree or y overlaps z without being z
-template <class ExecutionSpace, class Compute, class ZView, class YView, class LogDetView>
-void forward(ExecutionSpace const& exec, PlanarStack<Compute, ExecutionSpace> const& stack,
+/// \throws std::invalid_argument if extents disagree, y overlaps z without being z, or log_det
+/// overlaps either
+template <class ExecutionSpace, class StackSpace, class Compute, class ZView, class YView,
+          class LogDetView>
+void forward(ExecutionSpace const& exec, PlanarStack<Compute, StackSpace> const& stack,
              ZView const& z, YView const& y, LogDetView const& log_det) {
-  impl::check_forward(stack, z, y);
+  impl::check_forward<ExecutionSpace>(stack, z, y);
   static_assert(Kokkos::is_view_v<LogDetView> && LogDetView::rank() == 1 &&
                     impl::is_writable_v<LogDetView> &&
                     std::is_same_v<impl::value_t<LogDetView>, impl::value_t<ZView>>,
                 "meander::forward: log_det must be a View of rank 1 (batch), not const, with the "
                 "value type of z and y.");
-  static_assert(impl::is_accessible_from_v<LogDetView, ExecutionSpace>,
-                "meander::forward: log_det must lie in memory that the execution space can access.");
+  static_assert(
+      impl::is_accessible_from_v<LogDetView, ExecutionSpace>,
+      "meander::forward: log_det must lie in memory that the execution space can access.");
   impl::check_extent("meander::forward", "log_det", "extent 0", log_det.extent(0), z.extent(0),
                      "extent 0 of z");
+  auto const log_det_elements = impl::elements(impl::strided_vector(log_det));
+  impl::check_distinct("meander::forward", "log_det", log_det_elements);
+  impl::check_disjoint("meander::forward", "log_det", "z", log_det_elements,
+                       impl::elements(impl::strided_matrix(z)));
+  impl::check_disjoint("meander::forward", "log_det", "y", log_det_elements,
+                       impl::elements(impl::strided_matrix(y)));
   impl::planar_forward(exec, stack.coefficients(), impl::as_const(impl::strided_matrix(z)),
                        impl::strided_matrix(y), impl::strided_vector(log_det));
 }
 
 /// \brief The same without the log-determinant.
-template <class ExecutionSpace, class Compute, class ZView, class YView>
-void forward(ExecutionSpace const& exec, PlanarStack<Compute, ExecutionSpace> const& stack,
+template <class ExecutionSpace, class StackSpace, class Compute, class ZView, class YView>
+void forward(ExecutionSpace const& exec, PlanarStack<Compute, StackSpace> const& stack,
              ZView const& z, YView const& y) {
-  impl::check_forward(stack, z, y);
+  impl::check_forward<ExecutionSpace>(stack, z, y);
   impl::planar_forward(exec, stack.coefficients(), impl::as_const(impl::strided_matrix(z)),
                        impl::strided_matrix(y), impl::StridedVector<impl::value_t<ZView>>{});
 }

@@ -6,8 +6,8 @@ namespace meander {
 /// \brief The unconstrained parameters of a stack of L planar layers on R^D, as an optimizer sees
 /// them.
 ///
-/// Holds Views and copies as they do: whether two PlanarParameters share memory is the user's choice.
-/// Values are float or double, in any layout.
+/// Holds Views and copies as they do: whether two PlanarParameters share memory is the user's
+/// choice. Values are float or double, in any layout.
 ///
 /// \tparam WView rank-2 View
 /// \tparam UView rank-2 View

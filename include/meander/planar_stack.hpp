@@ -13,9 +13,9 @@ namespace meander {
 
 /// \brief A stack of L planar layers on R^D, made ready for the kernels of one execution space.
 ///
-/// Holds what the kernels read: w, u_hat, s = 1 + w.u_hat and the Gram numbers of Rezende & Mohamed's
-/// planar layers f(z) = z + u_hat h(w.z + b) (2015, eq. 10 and appendix A.1), derived in double whatever the
-/// types. A copy shares the same memory, as Kokkos Views do.
+/// Holds what the kernels read: w, u_hat, s = 1 + w.u_hat and the Gram numbers of Rezende &
+/// Mohamed's planar layers f(z) = z + u_hat h(w.z + b) (2015, eq. 10 and appendix A.1), derived in
+/// double whatever the types. A copy shares the same memory, as Kokkos Views do.
 ///
 /// \tparam Compute type of the arithmetic between load and store: float or double
 /// \tparam ExecutionSpace where the kernels run
@@ -54,16 +54,17 @@ class PlanarStack {
 
   /// \brief Takes new parameter values of the same extents, in place: no allocation, no fence.
   ///
-  /// Asynchronous: work queued on `exec` afterwards sees the new values. Work on other instances that
-  /// uses this stack must be ordered by the caller.
-  /// \throws std::invalid_argument if extents differ from those the stack was made with
+  /// Asynchronous: work queued on `exec` afterwards sees the new values. Work on other instances
+  /// that uses this stack must be ordered by the caller. \throws std::invalid_argument if extents
+  /// differ from those the stack was made with
   template <class WView, class UView, class BView>
-  void refresh(ExecutionSpace const& exec, PlanarParameters<WView, UView, BView> const& parameters) {
+  void refresh(ExecutionSpace const& exec,
+               PlanarParameters<WView, UView, BView> const& parameters) {
     check_types<WView, UView, BView>();
     check_extents(parameters.w, "w");
     check_extents(parameters.u, "u");
-    impl::check_extent("meander::PlanarStack", "b", "extent 0", parameters.b.extent(0), num_layers(),
-                       "the number of layers");
+    impl::check_extent("meander::PlanarStack", "b", "extent 0", parameters.b.extent(0),
+                       num_layers(), "the number of layers");
     impl::planar_prepare(exec, coefficients_, options_.constraint,
                          impl::as_const(impl::strided_matrix(parameters.w)),
                          impl::as_const(impl::strided_matrix(parameters.u)),
@@ -102,11 +103,12 @@ class PlanarStack {
                       std::is_same_v<impl::value_t<WView>, impl::value_t<UView>> &&
                       std::is_same_v<impl::value_t<WView>, impl::value_t<BView>>,
                   "meander::PlanarStack: w, u and b must all hold float or all hold double.");
-    static_assert(impl::is_accessible_from_v<WView, ExecutionSpace> &&
-                      impl::is_accessible_from_v<UView, ExecutionSpace> &&
-                      impl::is_accessible_from_v<BView, ExecutionSpace>,
-                  "meander::PlanarStack: w, u and b must lie in memory that the execution space can "
-                  "access; copy them there with Kokkos::create_mirror_view_and_copy.");
+    static_assert(
+        impl::is_accessible_from_v<WView, ExecutionSpace> &&
+            impl::is_accessible_from_v<UView, ExecutionSpace> &&
+            impl::is_accessible_from_v<BView, ExecutionSpace>,
+        "meander::PlanarStack: w, u and b must lie in memory that the execution space can "
+        "access; copy them there with Kokkos::create_mirror_view_and_copy.");
   }
 
   template <class View>
@@ -126,7 +128,7 @@ template <class ExecutionSpace, class WView, class UView, class BView>
 PlanarStack(ExecutionSpace const&, PlanarParameters<WView, UView, BView> const&)
     -> PlanarStack<impl::value_t<WView>, ExecutionSpace>;
 template <class ExecutionSpace, class WView, class UView, class BView>
-PlanarStack(ExecutionSpace const&, PlanarParameters<WView, UView, BView> const&, PlanarOptions const&)
-    -> PlanarStack<impl::value_t<WView>, ExecutionSpace>;
+PlanarStack(ExecutionSpace const&, PlanarParameters<WView, UView, BView> const&,
+            PlanarOptions const&) -> PlanarStack<impl::value_t<WView>, ExecutionSpace>;
 
 }  // namespace meander

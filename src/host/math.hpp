@@ -9,7 +9,8 @@
 #include "simd.hpp"
 
 /// The special functions of a planar layer on vectors of rows, without branches. Polynomials are
-/// minimax fits (Remez exchange) made for this file; the largest relative error of each is beside it.
+/// minimax fits (Remez exchange) made for this file; the largest relative error of each is beside
+/// it.
 namespace meander::impl::host {
 
 /// c[0] + c[1] x + ... as even(x^2) + x odd(x^2): half the latency of Horner's rule at its cost.
@@ -30,19 +31,23 @@ struct Exp;
 
 template <>
 struct Exp<float> {
-  /// (expm1(r) - r) / r^2 on |r| <= ln(2) / 2; error of expm1 below 2^-31.7
-  static constexpr float expm1[] = {0.5f,             0.16666666905f,   0.041666324340f,
-                                    0.0083332191171f, 0.0013943420387f, 0.00019962643006f};
-  static constexpr float log2_e = 1.44269504f;
-  static constexpr float ln2_hi = 0.693359375f;  // few bits: n * ln2_hi is exact
-  static constexpr float ln2_lo = -2.12194440e-4f;
+  /// (expm1(2r) - 2r) / r^2 on |r| <= ln(2) / 4; error of expm1 below 2^-31.7
+  static constexpr float expm1[] = {4 * 0.5f,
+                                    8 * 0.16666666905f,
+                                    16 * 0.041666324340f,
+                                    32 * 0.0083332191171f,
+                                    64 * 0.0013943420387f,
+                                    128 * 0.00019962643006f};
+  static constexpr float log2_e  = 1.44269504f;
+  static constexpr float ln2_hi  = 0.693359375f;  // few bits: n * ln2_hi is exact
+  static constexpr float ln2_lo  = -2.12194440e-4f;
   /// Adding this rounds to an integer and leaves it in the low bits of the sum.
-  static constexpr float round = 12582912.0f;  // 1.5 * 2^23
+  static constexpr float round       = 12582912.0f;  // 1.5 * 2^23
   static constexpr int mantissa_bits = 23;
   static constexpr std::int32_t bias = 127;
   /// exp(-this) is zero.
-  static constexpr float vanishes = 105.0f;
-  static constexpr float tiny     = 0x1p-64f;
+  static constexpr float vanishes             = 105.0f;
+  static constexpr float tiny                 = 0x1p-64f;
   static constexpr std::int32_t tiny_exponent = 64;
 };
 
@@ -50,69 +55,71 @@ template <>
 struct Exp<double> {
   /// error of expm1 below 2^-58.3
   static constexpr double expm1[] = {
-      0.5000000000000001,    0.1666666666666667,    0.04166666666665207,   0.008333333333326044,
-      0.001388888889567396,  0.0001984126987514872, 2.4801574440818008e-05, 2.7557254975792246e-06,
-      2.7567967475437027e-07, 2.5105396231072225e-08, 1.768782520111683e-09};
-  static constexpr double log2_e = 1.4426950408889634;
-  static constexpr double ln2_hi = 6.93147180369123816490e-01;
-  static constexpr double ln2_lo = 1.90821492927058770002e-10;
-  static constexpr double round  = 6755399441055744.0;  // 1.5 * 2^52
-  static constexpr int mantissa_bits = 52;
-  static constexpr std::int64_t bias = 1023;
-  static constexpr double vanishes = 746.0;
-  static constexpr double tiny     = 0x1p-512;
+      4 * 0.5000000000000001,        8 * 0.1666666666666667,       16 * 0.04166666666665207,
+      32 * 0.008333333333326044,     64 * 0.001388888889567396,    128 * 0.0001984126987514872,
+      256 * 2.4801574440818008e-05,  512 * 2.7557254975792246e-06, 1024 * 2.7567967475437027e-07,
+      2048 * 2.5105396231072225e-08, 4096 * 1.768782520111683e-09};
+  static constexpr double log2_e              = 1.4426950408889634;
+  static constexpr double ln2_hi              = 6.93147180369123816490e-01;
+  static constexpr double ln2_lo              = 1.90821492927058770002e-10;
+  static constexpr double round               = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr int mantissa_bits          = 52;
+  static constexpr std::int64_t bias          = 1023;
+  static constexpr double vanishes            = 746.0;
+  static constexpr double tiny                = 0x1p-512;
   static constexpr std::int64_t tiny_exponent = 512;
 };
 
-/// exp(x) and expm1(x) for x <= 0, both to relative accuracy; NaN gives NaN.
 template <class T>
 struct ExpPair {
   vec<T> exp, expm1;
 };
 
+/// exp(2x) and expm1(2x) for x <= 0, both to relative accuracy; NaN gives NaN.
 template <class T>
-MEANDER_INLINE ExpPair<T> exp_of_negative(vec<T> x) {
-  using E       = Exp<T>;
-  x             = x < -E::vanishes ? splat<T>(-E::vanishes) : x;  // a NaN stays
-  vec<T> const shifted = fma(x, splat<T>(E::log2_e), splat<T>(E::round));
+MEANDER_INLINE ExpPair<T> exp_of_twice(vec<T> x) {
+  using E              = Exp<T>;
+  x                    = x < -E::vanishes / 2 ? splat<T>(-E::vanishes / 2) : x;  // a NaN stays
+  vec<T> const shifted = fma(x, splat<T>(2 * E::log2_e), splat<T>(E::round));
   vec<T> const n       = shifted - E::round;
-  vec<T> const r       = fma(n, splat<T>(-E::ln2_lo), fma(n, splat<T>(-E::ln2_hi), x));
-  vec<T> const square  = r * r;
-  vec<T> const p       = fma(square, polynomial<T>(r, square, E::expm1), r);
+  vec<T> const r =
+      fma(n, splat<T>(-E::ln2_lo / 2), fma(n, splat<T>(-E::ln2_hi / 2), x));  // 2r = 2x - n ln(2)
+  vec<T> const square = r * r;
+  vec<T> const p      = fma(square, polynomial<T>(r, square, E::expm1), r + r);
   // 2^n by its exponent field; n may be below the normal range, so by way of 2^(n + k) * 2^-k.
-  ivec<T> const bits   = (ivec<T>)shifted + (E::bias + E::tiny_exponent);
-  vec<T> const power   = (vec<T>)(bits << E::mantissa_bits) * E::tiny;
+  ivec<T> const bits = (ivec<T>)shifted + (E::bias + E::tiny_exponent);
+  vec<T> const power = (vec<T>)(bits << E::mantissa_bits) * E::tiny;
   return {fma(power, p, power), fma(power, p, power - T(1))};
 }
 
-/// What a layer needs of its activation at a: h(a) and h'(a); and 1 - h'(a), which follows from them
-/// without cancellation.
+/// What a layer needs of its activation at a: h(a) and h'(a) / 4; and 1 - h'(a), which follows from
+/// them without cancellation. A quarter, since that is what comes out; the caller's scalars make up
+/// for it.
 template <class T>
 struct ActivationValues {
-  vec<T> h, slope;
+  vec<T> h, quarter_slope;
 };
 
-/// With e = exp(-2|a|): |tanh| = (1 - e)/(1 + e), sech^2 = 4e/(1 + e)^2.
+/// With e = exp(-2|a|): |tanh| = (1 - e)/(1 + e), sech^2 / 4 = e/(1 + e)^2.
 template <class T>
 MEANDER_INLINE ActivationValues<T> tanh_values(vec<T> a) {
-  vec<T> const magnitude = abs<T>(a);
-  ivec<T> const sign     = (ivec<T>)a ^ (ivec<T>)magnitude;
-  ExpPair<T> const e     = exp_of_negative<T>(magnitude * T(-2));
-  vec<T> const r         = T(1) / (e.exp + T(1));
-  vec<T> const h         = -e.expm1 * r;
-  return {(vec<T>)((ivec<T>)h | sign), (e.exp * T(4)) * (r * r)};
+  vec<T> const minus_magnitude = -abs<T>(a);
+  ivec<T> const other_sign     = (ivec<T>)a ^ (ivec<T>)minus_magnitude;  // of -a
+  ExpPair<T> const e           = exp_of_twice<T>(minus_magnitude);
+  vec<T> const r               = T(1) / (e.exp + T(1));
+  return {(vec<T>)((ivec<T>)(e.expm1 * r) ^ other_sign), e.exp * (r * r)};
 }
 
 template <class T>
 MEANDER_INLINE ActivationValues<T> leaky_relu_values(vec<T> a, T negative_slope) {
   auto const negative = a < T(0);
   return {negative ? a * negative_slope : a,
-          negative ? splat<T>(negative_slope) : splat<T>(1)};
+          negative ? splat<T>(negative_slope / 4) : splat<T>(T(0.25))};
 }
 
 template <class T, Activation activation>
-MEANDER_INLINE vec<T> one_minus_slope(vec<T> h, vec<T> slope) {
-  return activation == Activation::tanh ? h * h : T(1) - slope;
+MEANDER_INLINE vec<T> one_minus_slope(ActivationValues<T> const& v) {
+  return activation == Activation::tanh ? v.h * v.h : T(1) - T(4) * v.quarter_slope;
 }
 
 template <class T>
@@ -132,18 +139,18 @@ struct Log<float> {
 template <>
 struct Log<double> {
   /// error below 2^-58.3
-  static constexpr double atanh[] = {0.666666666666674,   0.3999999999937796, 0.2857142875130587,
+  static constexpr double atanh[] = {0.666666666666674,   0.3999999999937796,  0.2857142875130587,
                                      0.22222197587133757, 0.18183618996019213, 0.15312569739579987,
                                      0.14811541137205778};
-  static constexpr double ln2_hi = 6.93147180369123816490e-01;
-  static constexpr double ln2_lo = 1.90821492927058770002e-10;
+  static constexpr double ln2_hi  = 6.93147180369123816490e-01;
+  static constexpr double ln2_lo  = 1.90821492927058770002e-10;
   static constexpr std::int64_t sqrt_half = 0x3fe6a09e667f3bcd;
   static constexpr double subnormal_scale = 0x1p64;
   static constexpr double subnormal_bits  = 64;
 };
 
-/// log(x + correction) for x >= 0 and |correction| far below x: with x = 1 + q rounded and the
-/// rounding error as correction this is log1p(q). Zero gives -inf, infinity itself, NaN itself.
+/// log(x + correction) for x >= 0 and, where it is not zero, a correction of x's rounding error
+/// near one: with x = 1 + q rounded this is log1p(q). Zero gives -inf, infinity itself, NaN itself.
 template <class T>
 MEANDER_INLINE vec<T> log_corrected(vec<T> x, vec<T> correction) {
   using E              = Exp<T>;
@@ -151,18 +158,19 @@ MEANDER_INLINE vec<T> log_corrected(vec<T> x, vec<T> correction) {
   auto const subnormal = x < std::numeric_limits<T>::min();
   vec<T> const scaled  = subnormal ? x * L::subnormal_scale : x;
   // Exponent and mantissa, the mantissa in [sqrt(1/2), sqrt(2)).
-  ivec<T> const shifted  = (ivec<T>)scaled - L::sqrt_half;
-  ivec<T> const exponent = shifted >> E::mantissa_bits;
-  vec<T> const m         = (vec<T>)((ivec<T>)scaled - (exponent << E::mantissa_bits));
-  vec<T> e               = __builtin_convertvector(exponent, vec<T>);
-  e                      = subnormal ? e - L::subnormal_bits : e;
-  vec<T> const f         = m - T(1);
-  vec<T> const s         = f / (f + T(2));
-  vec<T> const z         = s * s;
+  ivec<T> const shifted    = (ivec<T>)scaled - L::sqrt_half;
+  ivec<T> const exponent   = shifted >> E::mantissa_bits;
+  vec<T> const m           = (vec<T>)((ivec<T>)scaled - (exponent << E::mantissa_bits));
+  vec<T> e                 = __builtin_convertvector(exponent, vec<T>);
+  e                        = subnormal ? e - L::subnormal_bits : e;
+  vec<T> const f           = m - T(1);
+  vec<T> const s           = f / (f + T(2));
+  vec<T> const z           = s * s;
   vec<T> const half_square = f * f * T(0.5);
   vec<T> const tail        = s * fma(z, polynomial<T>(z, z * z, L::atanh), half_square);
-  vec<T> const small       = fma(e, splat<T>(L::ln2_lo), correction / x);
-  vec<T> const value = fma(e, splat<T>(L::ln2_hi), f - (half_square - (tail + small)));
+  // d log(x) = correction / x; near one 2 - x is as good a reciprocal as so small a term needs.
+  vec<T> const small   = fma(e, splat<T>(L::ln2_lo), correction * (T(2) - x));
+  vec<T> const value   = fma(e, splat<T>(L::ln2_hi), f - (half_square - (tail + small)));
   constexpr T infinity = std::numeric_limits<T>::infinity();
   vec<T> const special = x == T(0) ? splat<T>(-infinity) : x;
   return ((x > T(0)) & (x < infinity)) ? value : special;

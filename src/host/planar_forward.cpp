@@ -2,6 +2,9 @@
 #include "planar_forward.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
 #include "math.hpp"
 #include "simd.hpp"
@@ -19,14 +22,26 @@ constexpr int group = 4;
 /// Vectors of rows side by side: with 4 layers that is as many sums as the registers hold.
 constexpr int max_vectors = vector_registers >= 32 ? 4 : 2;
 
-/// Bytes of a tile: it should stay in a core's second-level cache, and must stay on its stack.
+/// Bytes of a tile at most: it should stay in a core's second-level cache, and must fit on the
+/// stack of a thread (max_dim in planar_prepare.hpp follows from this).
 constexpr std::int64_t tile_bytes = 512 * 1024;
+
+/// The logarithm of a product of determinants, kept as LogDet keeps it. Out of line: it is needed
+/// once for many layers, and its copies would push the layers out of the instruction cache.
+template <class T>
+[[gnu::noinline]] vec<T> log_of_product(vec<T> product, vec<T> product_minus_1, vec<T> wandered) {
+  auto const near_one  = wandered < T(0.5);
+  vec<T> const rounded = product_minus_1 + T(1);
+  vec<T> const x       = near_one ? rounded : abs<T>(product);
+  vec<T> const rest    = near_one ? product_minus_1 - (rounded - T(1)) : vec<T>{};
+  return log_corrected<T>(x, rest);
+}
 
 /// The sum of log-determinants of one vector of rows.
 ///
 /// Determinants are multiplied, and one logarithm is taken where take_log says so. The product is
-/// kept in two forms, itself and minus one: the first is accurate when it has wandered off, the second
-/// keeps the digits of a log-det near zero.
+/// kept in two forms, itself and minus one: the first is accurate when it has wandered off, the
+/// second keeps the digits of a log-det near zero.
 template <class T>
 struct LogDet {
   vec<T> sum{};
@@ -34,10 +49,11 @@ struct LogDet {
   vec<T> product_minus_1{};
   vec<T> wandered{};
 
-  /// A layer with determinant 1 + slope (s - 1) = (1 - slope) + slope s.
-  MEANDER_INLINE void multiply(vec<T> slope, vec<T> one_minus_slope, T s, T s_minus_1, T epsilon) {
-    vec<T> det         = fma(slope, splat<T>(s), one_minus_slope);
-    vec<T> det_minus_1 = slope * s_minus_1;
+  /// A layer with determinant 1 + h' (s - 1) = (1 - h') + h' s.
+  MEANDER_INLINE void multiply(vec<T> quarter_slope, vec<T> one_minus_slope, T s, T s_minus_1,
+                               T epsilon) {
+    vec<T> det         = fma(quarter_slope, splat<T>(4 * s), one_minus_slope);
+    vec<T> det_minus_1 = quarter_slope * (4 * s_minus_1);
     if (epsilon != 0) {
       det         = abs<T>(det) + epsilon;
       det_minus_1 = det_minus_1 + epsilon;
@@ -48,14 +64,10 @@ struct LogDet {
   }
 
   MEANDER_INLINE void take_logarithm() {
-    auto const near_one  = wandered < T(0.5);
-    vec<T> const rounded = product_minus_1 + T(1);
-    vec<T> const x       = near_one ? rounded : abs<T>(product);
-    vec<T> const rest    = near_one ? product_minus_1 - (rounded - T(1)) : vec<T>{};
-    sum                  = sum + log_corrected<T>(x, rest);
-    product              = splat<T>(1);
-    product_minus_1      = vec<T>{};
-    wandered             = vec<T>{};
+    sum             = sum + log_of_product<T>(product, product_minus_1, wandered);
+    product         = splat<T>(1);
+    product_minus_1 = vec<T>{};
+    wandered        = vec<T>{};
   }
 };
 
@@ -63,8 +75,8 @@ struct LogDet {
 template <class T, Activation activation, bool with_log_det, int Vectors, int Layers>
 MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T* __restrict tile,
                                 LogDet<T> (&log_det)[Vectors], LinesAhead& ahead) {
-  constexpr int n    = width<T>;
-  constexpr int rows = Vectors * n;
+  constexpr int n      = width<T>;
+  constexpr int rows   = Vectors * n;
   T const* const w     = stack.w + stack.index(first, 0);
   T const* const u_hat = stack.u_hat + stack.index(first, 0);
   int const dim        = stack.dim;
@@ -77,7 +89,10 @@ MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T
   for (int d = 0; d < dim; ++d) {
     vec<T> z[Vectors];
 #pragma GCC unroll 4
-    for (int r = 0; r < Vectors; ++r) z[r] = load<T>(tile + d * rows + r * n);
+    for (int r = 0; r < Vectors; ++r) {
+      z[r] = load<T>(tile + d * rows + r * n);
+      hold_in_register(z[r]);
+    }
 #pragma GCC unroll 4
     for (int l = 0; l < Layers; ++l) {
       vec<T> const wd = splat<T>(w[d * group + l]);
@@ -91,7 +106,7 @@ MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T
 #pragma GCC unroll 4
     for (int r = 0; r < Vectors; ++r) h[0][r] = h[0][r] + (h[0][r] - h[0][r]);
 
-  vec<T> slope[Layers][Vectors];
+  vec<T> quarter_slope[Layers][Vectors];
 #pragma GCC unroll 4
   for (int l = 0; l < Layers; ++l)
 #pragma GCC unroll 4
@@ -103,8 +118,8 @@ MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T
       ActivationValues<T> const v = activation == Activation::tanh
                                         ? tanh_values<T>(a)
                                         : leaky_relu_values<T>(a, stack.negative_slope);
-      h[l][r]     = v.h;
-      slope[l][r] = v.slope;
+      h[l][r]                     = v.h;
+      quarter_slope[l][r]         = v.quarter_slope;
     }
 
   // Apart from the chain, whose registers are all taken.
@@ -114,9 +129,11 @@ MEANDER_INLINE void apply_group(PlanarCoefficients<T> const& stack, int first, T
       LogDet<T> sum = log_det[r];
 #pragma GCC unroll 4
       for (int l = 0; l < Layers; ++l) {
-        sum.multiply(slope[l][r], one_minus_slope<T, activation>(h[l][r], slope[l][r]),
-                     stack.s[first + l], stack.s_minus_1[first + l], stack.log_det_epsilon);
-        if (stack.take_log[first + l] != 0) sum.take_logarithm();
+        ActivationValues<T> const v{h[l][r], quarter_slope[l][r]};
+        sum.multiply(v.quarter_slope, one_minus_slope<T, activation>(v), stack.s[first + l],
+                     stack.s_minus_1[first + l], stack.log_det_epsilon);
+        if (stack.take_log[first + l] != 0) [[unlikely]]
+          sum.take_logarithm();
       }
       log_det[r] = sum;
     }
@@ -144,9 +161,15 @@ void apply_stack(PlanarCoefficients<T> const& stack, T* tile, LogDet<T> (&log_de
   for (; l + 4 <= stack.layers; l += 4)
     apply_group<T, activation, with_log_det, Vectors, 4>(stack, l, tile, log_det, ahead);
   switch (stack.layers - l) {
-    case 3: apply_group<T, activation, with_log_det, Vectors, 3>(stack, l, tile, log_det, ahead); break;
-    case 2: apply_group<T, activation, with_log_det, Vectors, 2>(stack, l, tile, log_det, ahead); break;
-    case 1: apply_group<T, activation, with_log_det, Vectors, 1>(stack, l, tile, log_det, ahead); break;
+    case 3:
+      apply_group<T, activation, with_log_det, Vectors, 3>(stack, l, tile, log_det, ahead);
+      break;
+    case 2:
+      apply_group<T, activation, with_log_det, Vectors, 2>(stack, l, tile, log_det, ahead);
+      break;
+    case 1:
+      apply_group<T, activation, with_log_det, Vectors, 1>(stack, l, tile, log_det, ahead);
+      break;
     default: break;
   }
 }
@@ -171,22 +194,27 @@ void run_tile(PlanarForward<Storage, T> const& f, std::int64_t first, T* tile) {
 
 template <class Storage, class T, Activation activation, int Vectors>
 void run_tiles(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last) {
-  // On the stack of the thread, so that calls can overlap freely and none allocates.
-  alignas(64) T tile[tile_bytes / sizeof(T)];
   constexpr int rows = tile_rows<T, Vectors>;
+  // On the stack of the thread, so that calls can overlap freely and none allocates.
+  std::size_t const bytes = std::size_t(rows) * f.stack.dim * sizeof(T);
+  T* const tile           = static_cast<T*>(__builtin_alloca_with_align(bytes, 8 * vector_bytes));
   if (should_stream<T>(f.z, f.y)) {
     if constexpr (std::is_same_v<Storage, T>)
-      for (; first < last; first += rows) run_tile<Storage, T, activation, Vectors, true>(f, first, tile);
+      for (; first < last; first += rows)
+        run_tile<Storage, T, activation, Vectors, true>(f, first, tile);
     stream_fence();
   } else {
-    for (; first < last; first += rows) run_tile<Storage, T, activation, Vectors, false>(f, first, tile);
+    for (; first < last; first += rows)
+      run_tile<Storage, T, activation, Vectors, false>(f, first, tile);
   }
 }
 
 template <class Storage, class T, Activation activation>
-void run_rows(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last, int rows_per_tile) {
+void run_rows(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last,
+              int rows_per_tile) {
   if constexpr (max_vectors == 4)
-    if (rows_per_tile == tile_rows<T, 4>) return run_tiles<Storage, T, activation, 4>(f, first, last);
+    if (rows_per_tile == tile_rows<T, 4>)
+      return run_tiles<Storage, T, activation, 4>(f, first, last);
   if (rows_per_tile == tile_rows<T, 2>) return run_tiles<Storage, T, activation, 2>(f, first, last);
   run_tiles<Storage, T, activation, 1>(f, first, last);
 }
@@ -206,7 +234,8 @@ int PlanarForward<Storage, Compute>::rows_per_tile(int threads) const {
 }
 
 template <class Storage, class Compute>
-void PlanarForward<Storage, Compute>::run(std::int64_t first, std::int64_t last, int rows_per_tile) const {
+void PlanarForward<Storage, Compute>::run(std::int64_t first, std::int64_t last,
+                                          int rows_per_tile) const {
   last = std::min(last, z.extent0);
   if (stack.activation == Activation::tanh)
     run_rows<Storage, Compute, Activation::tanh>(*this, first, last, rows_per_tile);

@@ -17,13 +17,13 @@
 namespace meander::impl::host {
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
-inline constexpr int vector_bytes = 64;
+inline constexpr int vector_bytes     = 64;
 inline constexpr int vector_registers = 32;
 #elif defined(__AVX2__)
-inline constexpr int vector_bytes = 32;
+inline constexpr int vector_bytes     = 32;
 inline constexpr int vector_registers = 16;
 #else
-inline constexpr int vector_bytes = 16;
+inline constexpr int vector_bytes     = 16;
 inline constexpr int vector_registers = 16;
 #endif
 
@@ -87,6 +87,19 @@ MEANDER_INLINE vec<T> abs(vec<T> x) {
   constexpr auto sign = std::is_same_v<T, float> ? std::int64_t(0x80000000) : INT64_MIN;
   using lane          = std::remove_reference_t<decltype(ivec<T>{}[0])>;
   return (vec<T>)((ivec<T>)x & ~(ivec<T>{} + lane(sign)));
+}
+
+/// Makes the compiler hold x in a register. Else it loads x again for each multiply-add, since an
+/// instruction can do both, and the loads become what limits the loop.
+template <class V>
+MEANDER_INLINE void hold_in_register(V& x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x));
+#elif defined(__SSE2__)
+  asm("" : "+x"(x));
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+  asm("" : "+w"(x));
+#endif
 }
 
 /// Unaligned load and store of a whole vector.

@@ -9,13 +9,13 @@
 
 #include "simd.hpp"
 
-/// A tile holds `Vectors` vectors of rows with the coordinates one after another: value (row, d) is at
-/// tile[d * Vectors * width + row]. Arithmetic on a tile runs across rows, so that each row is
+/// A tile holds `Vectors` vectors of rows with the coordinates one after another: value (row, d) is
+/// at tile[d * Vectors * width + row]. Arithmetic on a tile runs across rows, so that each row is
 /// computed alike wherever it stands.
 namespace meander::impl::host {
 
 template <class Compute, int Vectors>
-inline constexpr int tile_rows = Vectors * width<Compute>;
+inline constexpr int tile_rows = (Vectors * width<Compute>);
 
 inline constexpr int cache_line = 64;
 
@@ -60,15 +60,16 @@ class LinesAhead {
     end_ = start_ + length_;
   }
 
-  char const* start_ = nullptr;
-  char const* at_    = nullptr;
-  char const* end_   = nullptr;
+  char const* start_   = nullptr;
+  char const* at_      = nullptr;
+  char const* end_     = nullptr;
   std::int64_t pieces_ = 0, pitch_ = 0, length_ = 0;
 };
 
 /// Reads `count` rows from `first` on; rows beyond are zero.
 template <int Vectors, class Compute, class Storage>
-void load_tile(StridedMatrix<Storage const> const& z, std::int64_t first, int count, Compute* tile) {
+void load_tile(StridedMatrix<Storage const> const& z, std::int64_t first, int count,
+               Compute* tile) {
   constexpr int rows   = tile_rows<Compute, Vectors>;
   constexpr int n      = width<Compute>;
   int const dim        = static_cast<int>(z.extent1);
@@ -101,10 +102,11 @@ void load_tile(StridedMatrix<Storage const> const& z, std::int64_t first, int co
       tile[d * rows + i] = static_cast<Compute>(start[i * z.stride0 + d * z.stride1]);
 }
 
-/// Writes the first `count` rows of the tile to rows `first` on. `Stream`: past the caches; then every
-/// vector of y must be aligned, and the caller calls stream_fence() in the end.
+/// Writes the first `count` rows of the tile to rows `first` on. `Stream`: past the caches; then
+/// every vector of y must be aligned, and the caller calls stream_fence() in the end.
 template <int Vectors, bool Stream, class Compute, class Storage>
-void store_tile(Compute const* tile, StridedMatrix<Storage> const& y, std::int64_t first, int count) {
+void store_tile(Compute const* tile, StridedMatrix<Storage> const& y, std::int64_t first,
+                int count) {
   constexpr int rows = tile_rows<Compute, Vectors>;
   constexpr int n    = width<Compute>;
   int const dim      = static_cast<int>(y.extent1);
@@ -144,7 +146,8 @@ bool should_stream(StridedMatrix<Storage const> const& z, StridedMatrix<Storage>
   constexpr std::int64_t caches = std::int64_t(32) << 20;
   std::int64_t const pitch      = y.stride0 == 1 ? y.stride1 : y.stride0;
   return y.extent0 * y.extent1 * std::int64_t(sizeof(Storage)) > caches && z.data != y.data &&
-         (y.stride0 == 1 || y.stride1 == 1) && reinterpret_cast<std::uintptr_t>(y.data) % vector_bytes == 0 &&
+         (y.stride0 == 1 || y.stride1 == 1) &&
+         reinterpret_cast<std::uintptr_t>(y.data) % vector_bytes == 0 &&
          pitch * sizeof(Storage) % vector_bytes == 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include <meander/impl/strided.hpp>
 #include <meander/planar_options.hpp>
 
 namespace meander::impl {
@@ -10,19 +11,40 @@ namespace meander::impl {
 /// The checks behind every public call: O(1), on the host, always on. Each throws
 /// std::invalid_argument naming the function, the argument, what came and what was expected.
 
-void check_extent(char const* function, char const* argument, char const* extent,
-                  std::int64_t came, std::int64_t expected, char const* because);
+void check_extent(char const* function, char const* argument, char const* extent, std::int64_t came,
+                  std::int64_t expected, char const* because);
 
 /// L and D must be numbers the kernels can count: D in [1, max_dim], L in [0, 2^31 - 1].
 void check_stack_extents(std::int64_t layers, std::int64_t dim, std::int64_t max_dim);
 
 void check_options(PlanarOptions const& options);
 
-/// Two matrices of equal extents may be the very same elements or share none. Strides count
-/// elements of `size` bytes.
+/// Where the elements of a View lie, whatever their type; a vector is a matrix of one column.
+struct Elements {
+  void const* data;
+  std::int64_t extent0, extent1, stride0, stride1;
+  std::int64_t size;  ///< bytes of an element
+};
+
+template <class T>
+Elements elements(StridedMatrix<T> const& m) {
+  return {m.data, m.extent0, m.extent1, m.stride0, m.stride1, sizeof(T)};
+}
+
+template <class T>
+Elements elements(StridedVector<T> const& v) {
+  return {v.data, v.extent0, 1, v.stride0, 0, sizeof(T)};
+}
+
+/// An output must not hold an element twice, as a stride of zero would make it.
+void check_distinct(char const* function, char const* argument, Elements const& output);
+
+/// The two are the very same elements, or have none in common.
 void check_same_or_disjoint(char const* function, char const* argument, char const* other,
-                            void const* a, std::int64_t a_stride0, std::int64_t a_stride1,
-                            void const* b, std::int64_t b_stride0, std::int64_t b_stride1,
-                            std::int64_t extent0, std::int64_t extent1, std::int64_t size);
+                            Elements const& a, Elements const& b);
+
+/// The two have no element in common.
+void check_disjoint(char const* function, char const* argument, char const* other,
+                    Elements const& a, Elements const& b);
 
 }  // namespace meander::impl

@@ -11,26 +11,32 @@
 
 namespace meander::impl {
 
+template <class From, class To>
+inline constexpr bool can_access = Kokkos::SpaceAccessibility<From, To>::accessible;
+
 /// Host threads share the memory of the machine; everything else is called a device here.
 template <class ExecutionSpace>
 inline constexpr bool is_host_space =
-    Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename ExecutionSpace::memory_space>::accessible &&
-    Kokkos::SpaceAccessibility<ExecutionSpace, Kokkos::HostSpace>::accessible;
+    (can_access<Kokkos::HostSpace, typename ExecutionSpace::memory_space> &&
+     can_access<ExecutionSpace, Kokkos::HostSpace>);
 
 /// How many layers stand side by side, see PlanarCoefficients.
 template <class ExecutionSpace>
 inline constexpr int layer_group = is_host_space<ExecutionSpace> ? 4 : 1;
 
-/// The Gram form of the device kernels takes blocks of up to this many layers; their lengths divide it.
+/// The Gram form of the device kernels takes blocks of up to this many layers; their lengths divide
+/// it.
 inline constexpr int device_gram_group = 64;
 
 /// The host keeps a tile of rows on the stack of its thread; this bounds it to 512 KiB.
 template <class ExecutionSpace>
-inline constexpr int max_dim = is_host_space<ExecutionSpace> ? 8192 : std::numeric_limits<int>::max() / 8;
+inline constexpr int max_dim = is_host_space<ExecutionSpace> ? 8192
+                                                             : std::numeric_limits<int>::max() / 8;
 
 /// Sets sizes, options and pointers of `c` from dim and layers; `storage` may be null (to measure).
 template <class Compute>
-void lay_out(PlanarCoefficients<Compute>& c, int group, Compute* storage, PlanarOptions const& options);
+void lay_out(PlanarCoefficients<Compute>& c, int group, Compute* storage,
+             PlanarOptions const& options);
 
 template <class ExecutionSpace, class Compute>
 void lay_out(PlanarCoefficients<Compute>& c, Compute* storage, PlanarOptions const& options) {

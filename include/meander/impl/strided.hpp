@@ -9,7 +9,7 @@ namespace meander::impl {
 /// data[i * stride0 + j * stride1]. Plain, so that host code can use it without Kokkos.
 template <class T>
 struct StridedMatrix {
-  T* data = nullptr;
+  T* data              = nullptr;
   std::int64_t extent0 = 0;
   std::int64_t extent1 = 0;
   std::int64_t stride0 = 0;
@@ -19,7 +19,7 @@ struct StridedMatrix {
 /// A rank-1 View: element i is data[i * stride0]. A null data pointer means "not wanted".
 template <class T>
 struct StridedVector {
-  T* data = nullptr;
+  T* data              = nullptr;
   std::int64_t extent0 = 0;
   std::int64_t stride0 = 0;
 };

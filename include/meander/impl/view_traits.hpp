@@ -2,6 +2,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include <Kokkos_Core.hpp>
 
@@ -15,9 +16,10 @@ using value_t = typename View::non_const_value_type;
 
 /// float/float, double/double and float/double (rows stored in float, arithmetic in double).
 template <class Storage, class Compute>
-inline constexpr bool is_supported_pair_v =
-    (std::is_same_v<Storage, float> && is_real_v<Compute>) ||
-    (std::is_same_v<Storage, double> && std::is_same_v<Compute, double>);
+inline constexpr bool is_supported_pair_v = (std::is_same_v<Storage, float> &&
+                                             is_real_v<Compute>) ||
+                                            (std::is_same_v<Storage, double> &&
+                                             std::is_same_v<Compute, double>);
 
 template <class View>
 inline constexpr bool is_writable_v =

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checks.hpp"
+#include "commands.hpp"
+#include "npy.hpp"
+#include "picture.hpp"
+
+namespace meander::cli {
+
+namespace {
+
+constexpr int side        = 400;  // pixels of a panel
+constexpr int left_margin = 56, gap = 76, right_margin = 28, top_margin = 48, bottom_margin = 48;
+constexpr Colour ink   = {40, 40, 48};
+constexpr Colour paper = {255, 255, 255};
+
+struct DensityArguments {
+  std::string before, after, out;
+  std::string title_before = "before: z", title_after = "after: y";
+  std::vector<std::uint64_t> columns = {0, 1};
+  std::vector<double> range;
+};
+
+/// \brief The interval both axes of both panels show.
+struct Range {
+  double low, high;
+};
+
+/// \brief Calls visit(x, y) for every row whose two coordinates are finite.
+template <class Visit>
+void for_each_point(NpyReader const& file, std::vector<std::uint64_t> const& columns,
+                    std::uint64_t every, Visit const& visit) {
+  constexpr std::uint64_t values_per_chunk = std::uint64_t{1} << 20;
+  auto const cols                          = file.cols();
+  auto const chunk                         = std::max<std::uint64_t>(1, values_per_chunk / cols);
+  std::vector<double> values(std::min(chunk, file.rows()) * cols);
+  for (std::uint64_t first = 0; first < file.rows(); first += chunk) {
+    auto const count = std::min(chunk, file.rows() - first);
+    file.read(first, count, values.data());
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if ((first + i) % every != 0) continue;
+      auto const at = [&](std::uint64_t j) {
+        return values[file.column_major() ? j * count + i : i * cols + j];
+      };
+      double const x = at(columns[0]);
+      double const y = at(columns[1]);
+      if (std::isfinite(x) && std::isfinite(y)) visit(x, y);
+    }
+  }
+}
+
+/// \brief A sample of one file's coordinates, for quantiles.
+std::array<std::vector<double>, 2> sample(NpyReader const& file,
+                                          std::vector<std::uint64_t> const& columns) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 17;
+  std::array<std::vector<double>, 2> coordinates;
+  for_each_point(file, columns, 1 + file.rows() / most, [&](double x, double y) {
+    coordinates[0].push_back(x);
+    coordinates[1].push_back(y);
+  });
+  if (coordinates[0].empty()) {
+    throw std::runtime_error(impl::path_in_quotes(file.path()) + " has no row that is finite");
+  }
+  std::ranges::sort(coordinates[0]);
+  std::ranges::sort(coordinates[1]);
+  return coordinates;
+}
+
+double quantile(std::vector<double> const& sorted, double part) {
+  return sorted[static_cast<std::size_t>(
+      std::lround(part * static_cast<double>(sorted.size() - 1)))];
+}
+
+Range widen(double low, double high) {
+  constexpr double border = 0.08;
+  double const width      = high > low ? high - low : 1;
+  return {low - border * width, high + border * width};
+}
+
+using Field = std::vector<double>;  // side * side, row by row from the top
+
+std::size_t cell(int x, int y) {
+  return static_cast<std::size_t>(y) * side + static_cast<std::size_t>(x);
+}
+
+/// \brief One pass of a Gaussian filter along the rows; the result is transposed.
+Field smooth_and_transpose(Field const& field, double sigma) {
+  int const reach = std::min(side, static_cast<int>(std::ceil(4 * sigma)));
+  std::vector<double> weights;
+  double sum = 0;
+  for (int k = -reach; k <= reach; ++k) {
+    weights.push_back(std::exp(-0.5 * k * k / (sigma * sigma)));
+    sum += weights.back();
+  }
+  Field result(field.size());
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) {
+      double value = 0;
+      for (int k = std::max(-reach, -x); k <= std::min(reach, side - 1 - x); ++k) {
+        int const tap = k + reach;
+        value += weights[static_cast<std::size_t>(tap)] * field[cell(x + k, y)];
+      }
+      result[cell(y, x)] = value / sum;
+    }
+  }
+  return result;
+}
+
+/// \brief Where a coordinate lies, in pixels from the left (or the bottom) of a panel.
+double pixel_of(double value, Range range) {
+  return (value - range.low) / (range.high - range.low) * side;
+}
+
+/// \brief The share of the rows in each pixel.
+Field histogram(NpyReader const& file, std::vector<std::uint64_t> const& columns, Range range) {
+  Field field(std::size_t{side} * side, 0.0);
+  for_each_point(file, columns, 1, [&](double x, double y) {
+    double const column = pixel_of(x, range);
+    double const row    = side - pixel_of(y, range);
+    if (column < 0 || column >= side || row < 0 || row >= side) return;
+    field[cell(static_cast<int>(column), static_cast<int>(row))] += 1;
+  });
+  for (auto& value : field) value /= static_cast<double>(file.rows());
+  return field;
+}
+
+Field smooth(Field const& field, double sigma) {
+  return smooth_and_transpose(smooth_and_transpose(field, sigma), sigma);
+}
+
+/// \brief The rows' density, from a kernel estimate whose bandwidth grows where rows are sparse:
+/// with the inverse square root of a first estimate (Abramson 1982), in a few steps.
+Field density(Field const& counts, std::uint64_t rows) {
+  // A share of the picture's side that shrinks with the number of rows as it should in the plane.
+  double const sigma = std::max(1.0, 0.095 * side * std::pow(static_cast<double>(rows), -1.0 / 6));
+  auto pilot         = smooth(counts, sigma);
+  double log_mean    = 0;
+  double total       = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    log_mean += counts[i] * std::log(pilot[i]);
+    total += counts[i];
+  }
+  if (total == 0) return pilot;
+  double const usual          = std::exp(log_mean / total);
+  constexpr std::array widths = {0.9, 1.05, 1.25, 1.5, 1.8, 2.2};
+  std::array<Field, widths.size()> parts;
+  parts.fill(Field(counts.size(), 0.0));
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    double const width     = std::sqrt(usual / pilot[i]);
+    auto const* const step = std::ranges::upper_bound(widths, width);
+    parts[static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, step - widths.begin() - 1))][i] =
+        counts[i];
+  }
+  Field sum(counts.size(), 0.0);
+  for (std::size_t k = 0; k < widths.size(); ++k) {
+    auto const part = smooth(parts[k], sigma * widths[k]);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return sum;
+}
+
+void draw_field(Picture& picture, int left, Field const& field, double most) {
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) {
+      // The square root shows the tails.
+      picture.set(left + x, top_margin + y, colour_of(std::sqrt(field[cell(x, y)] / most)));
+    }
+  }
+}
+
+/// \brief Small dots, where there are few enough of them to be seen apart.
+void draw_points(Picture& picture, int left, NpyReader const& file,
+                 std::vector<std::uint64_t> const& columns, Range range) {
+  constexpr std::uint64_t most_points = 5000;
+  constexpr double strength           = 0.35;
+  if (file.rows() > most_points) return;
+  for_each_point(file, columns, 1, [&](double x, double y) {
+    double const column = pixel_of(x, range);
+    double const row    = side - pixel_of(y, range);
+    if (column < 1 || column >= side - 1 || row < 1 || row >= side - 1) return;
+    for (int const dy : {0, 1}) {
+      for (int const dx : {0, 1}) {
+        picture.blend(left + static_cast<int>(column) + dx, top_margin + static_cast<int>(row) + dy,
+                      ink, strength);
+      }
+    }
+  });
+}
+
+double tick_step(Range range) {
+  double const rough = (range.high - range.low) / 5;
+  double const power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (double const factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= rough) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::string tick_text(double value) {
+  std::array<char, 32> text = {};
+  std::snprintf(text.data(), text.size(), "%g", value);
+  return text.data();
+}
+
+int text_width(std::string const& text) {
+  return static_cast<int>(text.size()) * Picture::glyph_width - Picture::glyph_width / 6;
+}
+
+void draw_axes(Picture& picture, int left, Range range, std::string const& title) {
+  constexpr int tick = 6, space = 6;
+  int const bottom = top_margin + side;
+  picture.fill(left - 1, top_margin - 1, side + 2, 1, ink);
+  picture.fill(left - 1, bottom, side + 2, 1, ink);
+  picture.fill(left - 1, top_margin, 1, side, ink);
+  picture.fill(left + side, top_margin, 1, side, ink);
+  picture.text(left + (side - text_width(title)) / 2, (top_margin - Picture::glyph_height) / 2,
+               title, ink);
+  double const step = tick_step(range);
+  auto const first  = static_cast<std::int64_t>(std::ceil(range.low / step));
+  auto const last   = static_cast<std::int64_t>(std::floor(range.high / step));
+  for (auto i = first; i <= last; ++i) {
+    double const value = static_cast<double>(i) * step;
+    auto const at      = static_cast<int>(std::lround(pixel_of(value, range)));
+    if (at < 0 || at >= side) continue;
+    auto const text = tick_text(value);
+    // A minus sign is not seen as part of the width.
+    int const sign = i < 0 ? Picture::glyph_width / 2 : 0;
+    picture.fill(left + at, bottom, 1, tick, ink);
+    picture.text(left + at - text_width(text) / 2 - sign, bottom + tick + space, text, ink);
+    picture.fill(left - tick, bottom - 1 - at, tick, 1, ink);
+    picture.text(left - tick - space - text_width(text),
+                 bottom - 1 - at - Picture::glyph_height / 2, text, ink);
+  }
+}
+
+void check(NpyReader const& file, std::vector<std::uint64_t> const& columns) {
+  auto const highest = std::ranges::max(columns);
+  if (highest >= file.cols()) {
+    throw std::runtime_error(impl::path_in_quotes(file.path()) + " has " +
+                             std::to_string(file.cols()) + " columns, column " +
+                             std::to_string(highest) + " (counted from 0) was asked for");
+  }
+}
+
+void run(DensityArguments const& arguments) {
+  auto const& columns = arguments.columns;
+  NpyReader const before(arguments.before);
+  NpyReader const after(arguments.after);
+  std::array const files = {&before, &after};
+  constexpr double tail  = 0.002;
+  double low = HUGE_VAL, high = -HUGE_VAL;
+  for (auto const* file : files) {
+    check(*file, columns);
+    for (auto const& sorted : sample(*file, columns)) {
+      low  = std::min(low, quantile(sorted, tail));
+      high = std::max(high, quantile(sorted, 1 - tail));
+    }
+  }
+  auto const range =
+      arguments.range.empty() ? widen(low, high) : Range{arguments.range[0], arguments.range[1]};
+  if (!(range.high > range.low) || !std::isfinite(range.high - range.low)) {
+    throw std::runtime_error("the range of the axes is empty or not finite");
+  }
+
+  std::array<Field, 2> fields;
+  double most = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    fields[i] = density(histogram(*files[i], columns, range), files[i]->rows());
+    most      = std::max(most, std::ranges::max(fields[i]));
+  }
+  if (!(most > 0)) throw std::runtime_error("no row lies within the range of the axes");
+  Picture picture(left_margin + side + gap + side + right_margin, top_margin + side + bottom_margin,
+                  paper);
+  std::array const titles = {arguments.title_before, arguments.title_after};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    int const left = i == 0 ? left_margin : left_margin + side + gap;
+    draw_field(picture, left, fields[i], most);
+    draw_points(picture, left, *files[i], columns, range);
+    draw_axes(picture, left, range, titles[i]);
+  }
+  picture.write_png(arguments.out);
+}
+
+}  // namespace
+
+Command add_density(CLI::App& tool) {
+  auto const arguments = std::make_shared<DensityArguments>();
+  auto* const command =
+      tool.add_subcommand("density", "Draw the density of samples before and after a flow");
+  command->add_option("--before", arguments->before, "Left panel: rows (.npy)")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--after", arguments->after, "Right panel: rows (.npy)")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--out", arguments->out, "Where the picture goes (.png)")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--columns", arguments->columns, "The two columns to show (default: 0 1)")
+      ->expected(2)
+      ->check(between<std::int64_t>(0, std::numeric_limits<std::int64_t>::max(),
+                                    "a column's number, counted from 0"))
+      ->type_name("I");
+  command->add_option("--range", arguments->range, "What the axes show (default: nearly all rows)")
+      ->expected(2)
+      ->type_name("LOW,HIGH");
+  command->add_option("--title-before", arguments->title_before, "Title of the left panel")
+      ->type_name("TEXT");
+  command->add_option("--title-after", arguments->title_after, "Title of the right panel")
+      ->type_name("TEXT");
+  command->footer(R"(
+Both panels share their axes and their colours, which show the square root of a smoothed density.
+Up to 5000 rows are also drawn as dots. Rows that are not finite are left out.
+
+Example:
+  meander density --before z.npy --after x.npy --out samples.png)");
+  return {command, [arguments] { run(*arguments); }};
+}
+
+}  // namespace meander::cli

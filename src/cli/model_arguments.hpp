@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <meander/model_file.hpp>
+
+namespace meander::cli {
+
+/// \brief The options by which a command line tells what a model file does not, or corrects it.
+struct ModelArguments {
+  std::optional<double> epsilon, slope;
+  std::string activation, constraint, direction;
+
+  void add_to(CLI::App& command);
+  ModelReadOptions read_options() const;
+};
+
+}  // namespace meander::cli
