@@ -46,7 +46,7 @@ void forward_on_host(ExecutionSpace const& exec,
   // Enough pieces to share them evenly, few enough that handing them out costs nothing.
   constexpr int pieces_per_thread = 32;
   std::int64_t const tiles_a_piece =
-      std::max<std::int64_t>(1, tiles / (threads * pieces_per_thread));
+      std::max<std::int64_t>(1, tiles / (std::int64_t{pieces_per_thread} * threads));
   std::int64_t const pieces = (tiles + tiles_a_piece - 1) / tiles_a_piece;
   Kokkos::parallel_for(
       "meander::planar::forward[tiles]",

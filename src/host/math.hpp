@@ -160,7 +160,7 @@ MEANDER_INLINE vec<T> log_corrected(vec<T> x, vec<T> correction) {
   // Exponent and mantissa, the mantissa in [sqrt(1/2), sqrt(2)).
   ivec<T> const shifted    = (ivec<T>)scaled - L::sqrt_half;
   ivec<T> const exponent   = shifted >> E::mantissa_bits;
-  vec<T> const m           = (vec<T>)((ivec<T>)scaled - (exponent << E::mantissa_bits));
+  auto const m             = (vec<T>)((ivec<T>)scaled - (exponent << E::mantissa_bits));
   vec<T> e                 = __builtin_convertvector(exponent, vec<T>);
   e                        = subnormal ? e - L::subnormal_bits : e;
   vec<T> const f           = m - T(1);

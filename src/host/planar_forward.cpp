@@ -24,7 +24,7 @@ constexpr int max_vectors = vector_registers >= 32 ? 4 : 2;
 
 /// Bytes of a tile at most: it should stay in a core's second-level cache, and must fit on the
 /// stack of a thread (max_dim in planar_prepare.hpp follows from this).
-constexpr std::int64_t tile_bytes = 512 * 1024;
+constexpr std::int64_t tile_bytes = std::int64_t{512} * 1024;
 
 /// The logarithm of a product of determinants, kept as LogDet keeps it. Out of line: it is needed
 /// once for many layers, and its copies would push the layers out of the instruction cache.
@@ -160,7 +160,7 @@ void apply_stack(PlanarCoefficients<T> const& stack, T* tile, LogDet<T> (&log_de
   int l = 0;
   for (; l + 4 <= stack.layers; l += 4)
     apply_group<T, activation, with_log_det, Vectors, 4>(stack, l, tile, log_det, ahead);
-  switch (stack.layers - l) {
+  switch (stack.layers - l) {  // NOLINT(bugprone-branch-clone): the last argument differs
     case 3:
       apply_group<T, activation, with_log_det, Vectors, 3>(stack, l, tile, log_det, ahead);
       break;
@@ -196,8 +196,9 @@ template <class Storage, class T, Activation activation, int Vectors>
 void run_tiles(PlanarForward<Storage, T> const& f, std::int64_t first, std::int64_t last) {
   constexpr int rows = tile_rows<T, Vectors>;
   // On the stack of the thread, so that calls can overlap freely and none allocates.
-  std::size_t const bytes = std::size_t(rows) * f.stack.dim * sizeof(T);
-  T* const tile           = static_cast<T*>(__builtin_alloca_with_align(bytes, 8 * vector_bytes));
+  constexpr std::size_t alignment_in_bits = std::size_t{8} * vector_bytes;
+  std::size_t const bytes                 = std::size_t(rows) * f.stack.dim * sizeof(T);
+  T* const tile = static_cast<T*>(__builtin_alloca_with_align(bytes, alignment_in_bits));
   if (should_stream<T>(f.z, f.y)) {
     if constexpr (std::is_same_v<Storage, T>)
       for (; first < last; first += rows)
