@@ -17,38 +17,54 @@ build_tool()
   build_preset openmp bin/meander
 }
 
-# Pushes one model's latent rows forward, computing in double and in float.
+# Float arithmetic is shown on the files that hold float32 rows; on float64 rows the tool refuses it.
+arithmetics_for()
+{
+  case $1 in
+    reference_*) echo double float ;;
+    *) echo double ;;
+  esac
+}
+
+# Pushes one model's latent rows forward.
 push_forward()
 {
   local name=$1 compute
   local -a epsilon=()
-  # The bare reference files were computed with this in the logarithm; see their README.
+  # The reference files were computed with this in the logarithm; see the README beside them.
   [[ $name != reference_* ]] || epsilon=(--epsilon 1e-8)
-  for compute in double float; do
+  for compute in $(arithmetics_for "$name"); do
     "$meander" forward --model "$data/$name.safetensors" --in "$data/$name.z.npy" --compute "$compute" \
       "${epsilon[@]}" --out "$results/$name.y_$compute.npy" --log-det "$results/$name.logdet_$compute.npy"
   done
 }
 
-# The largest error of one result against float64.
-error_of() { "$meander" compare "$results/$1.npy" "$data/$2.npy"; }
+# print_error LABEL ARITHMETIC Y LOG_DET NAME: the largest errors of two files against the model's float64 truth.
+print_error()
+{
+  printf '%-24s %-16s %12s %12s\n' "$1" "$2" "$("$meander" compare "$3" "$data/$5.y64.npy")" \
+    "$("$meander" compare "$4" "$data/$5.logdet64.npy")"
+}
 
 print_errors()
 {
-  local name compute
-  printf '\n%-26s %-8s %12s %12s\n' "model" "compute" "error of y" "of log-det"
+  local name compute label
+  printf '\n%-24s %-16s %12s %12s\n' "model" "arithmetic" "error of y" "of log-det"
   for name in "$@"; do
-    for compute in double float; do
-      printf '%-26s %-8s %12s %12s\n' "$name" "$compute" "$(error_of "$name.y_$compute" "$name.y64")" \
-        "$(error_of "$name.logdet_$compute" "$name.logdet64")"
+    label=$name
+    for compute in $(arithmetics_for "$name"); do
+      print_error "$label" "$compute" "$results/$name.y_$compute.npy" "$results/$name.logdet_$compute.npy" "$name"
+      label=
     done
+    [[ ! -e $data/$name.y_torch32.npy ]] ||
+      print_error "" "PyTorch float32" "$data/$name.y_torch32.npy" "$data/$name.logdet_torch32.npy" "$name"
   done
-  printf '(largest |value - value64| / max(1, |value64|), value64 from PyTorch in float64)\n\n'
+  printf '(largest |value - truth| / max(1, |truth|); the truth is PyTorch in float64)\n\n'
 }
 
 draw()
 {
-  "$meander" draw --out "$results/$1.png" "$data/$1.z.npy" "$results/$1.y_float.npy"
+  "$meander" density --before "$data/$1.z.npy" --after "$results/$1.y_double.npy" --out "$results/$1.png"
 }
 
 run_main_job()

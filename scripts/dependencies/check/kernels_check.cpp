@@ -34,7 +34,7 @@ double gemm_error(int rows, int columns, int inner) {
 
 int main(int argc, char** argv) {
   Kokkos::ScopeGuard guard(argc, argv);
-  double const left = gemm_error<double, Kokkos::LayoutLeft>(7, 5, 13);
+  double const left  = gemm_error<double, Kokkos::LayoutLeft>(7, 5, 13);
   double const right = gemm_error<float, Kokkos::LayoutRight>(7, 5, 13);
   std::printf("gemm: largest error %g (double, left), %g (float, right)\n", left, right);
   return left < 1e-12 && right < 1e-4 ? 0 : 1;
