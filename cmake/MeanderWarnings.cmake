@@ -3,7 +3,10 @@
 # CMAKE_COMPILE_WARNING_AS_ERROR.
 
 set(MEANDER_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor)
-if(NOT CMAKE_CXX_COMPILER MATCHES "nvcc")
+# nvcc hands its own pragmas and extensions on to the host compiler.
+if(CMAKE_CXX_COMPILER MATCHES "nvcc")
+  list(APPEND MEANDER_WARNINGS -Wno-unknown-pragmas)
+else()
   list(APPEND MEANDER_WARNINGS -Wpedantic)
 endif()
 # GCC 12 sees overlapping copies inside std::string (its bug 105651) and uses after free inside Kokkos'

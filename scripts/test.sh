@@ -67,7 +67,7 @@ check()
 
 # --- the suite ------------------------------------------------------------------------------------------------
 
-suite_value() { sed -n "s/.*<testsuite.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p; /<testcase/q" "$2" | head -n 1; }
+suite_value() { sed -n "s/.*<testsuite.*[[:space:]]$1=\"\([0-9]*\)\".*/\1/p; /<testcase/q" "$2" | sed -n 1p; }
 
 # Runs the tests of a preset and counts each of them.
 run_suite()
@@ -83,8 +83,8 @@ run_suite()
     fail "$preset: ctest made no report"
     return
   fi
-  # CTest writes the attributes on lines of their own.
-  tr '\n' ' ' <"$report" | sed 's/<testcase/\n&/' | head -n 1 >"$report.head"
+  # CTest writes the attributes on lines of their own. (Not head: it would end the pipe early, an error here.)
+  tr '\n' ' ' <"$report" | sed 's/<testcase/\n&/' | sed -n 1p >"$report.head"
   tests=$(suite_value tests "$report.head")
   failures=$(suite_value failures "$report.head")
   not_run=$(($(suite_value disabled "$report.head") + $(suite_value skipped "$report.head")))

@@ -167,11 +167,12 @@ struct PrepareGram {
 
   template <class Lanes>
   KOKKOS_FUNCTION void prepare(Lanes const& lanes, int i) const {
-    for (int j = i - i % c.group; j < i; ++j) {
+    for (int j = i - i % c.gram_group; j < i; ++j) {
       double const sum = sum_over(lanes, c.dim, [&](int d) {
         return double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
       });
-      once(lanes, [&]() { c.gram[std::size_t(i) * c.group + j % c.group] = Compute(sum); });
+      once(lanes,
+           [&]() { c.gram[std::size_t(i) * c.gram_group + j % c.gram_group] = Compute(sum); });
     }
   }
 };
@@ -269,7 +270,7 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
   if (c.layers == 0) return;
   for_each_layer(exec, "meander::planar::prepare[layers]", c.layers,
                  PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
-  if (c.group > 1)
+  if (c.gram_group > 1)
     for_each_layer(exec, "meander::planar::prepare[gram]", c.layers, PrepareGram<Compute>{c});
   Kokkos::parallel_for("meander::planar::prepare[logarithms]",
                        Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
