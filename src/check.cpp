@@ -87,7 +87,15 @@ void check_options(PlanarOptions const& options) {
   if (!(options.log_det_epsilon >= 0) || !std::isfinite(options.log_det_epsilon))
     refuse("meander::PlanarStack", "log_det_epsilon is ", options.log_det_epsilon,
            ", expected a finite number >= 0");
-  if (!(options.negative_slope >= 0 && options.negative_slope <= 1))
+  bool const leaky = options.activation == Activation::leaky_relu;
+  if (!leaky && options.activation != Activation::tanh)
+    refuse("meander::PlanarStack", "activation is ", static_cast<int>(options.activation),
+           ", expected one of the enumeration");
+  if (options.constraint != Constraint::softplus &&
+      options.constraint != Constraint::log_softplus && options.constraint != Constraint::none)
+    refuse("meander::PlanarStack", "constraint is ", static_cast<int>(options.constraint),
+           ", expected one of the enumeration");
+  if (leaky && !(options.negative_slope >= 0 && options.negative_slope <= 1))
     refuse("meander::PlanarStack", "negative_slope is ", options.negative_slope,
            ", expected 0 to 1");
 }

@@ -422,6 +422,12 @@ void check(std::filesystem::path const& path, Model const& model) {
   };
   auto const dim = model.dim();
   if (dim <= 0) fail("the model has no dimension");
+  if (model.direction != Direction::generative && model.direction != Direction::normalizing) {
+    fail("its direction is none of the enumeration");
+  }
+  if (model.stored != ScalarType::float32 && model.stored != ScalarType::float64) {
+    fail("its stored type is none of the enumeration");
+  }
   auto const expect = [&](std::string const& name, std::size_t size, std::int64_t expected) {
     if (size != static_cast<std::size_t>(expected)) {
       fail(name + " has " + std::to_string(size) + " values, expected " + std::to_string(expected));
@@ -439,6 +445,13 @@ void check(std::filesystem::path const& path, Model const& model) {
     expect(name + ".u", layers.u.size(), layers.count * dim);
     expect(name + ".b", layers.b.size(), layers.count);
     auto const& options = layers.options;
+    if (options.activation != Activation::tanh && options.activation != Activation::leaky_relu) {
+      fail(name + " has an activation that is none of the enumeration");
+    }
+    if (options.constraint != Constraint::softplus &&
+        options.constraint != Constraint::log_softplus && options.constraint != Constraint::none) {
+      fail(name + " has a constraint that is none of the enumeration");
+    }
     if (!(options.log_det_epsilon >= 0 && options.log_det_epsilon <= greatest_double)) {
       fail(name + " has a log_det_epsilon that is not a finite number >= 0");
     }

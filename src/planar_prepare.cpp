@@ -41,15 +41,28 @@ struct Determinant {
   double s, s_minus_1;
 };
 
+/// softplus(x) - level where softplus(root) = level, without cancellation near the root (given in
+/// two parts): log(1 + exp x) - level = log1p((1 - exp(-level)) expm1(x - root)).
+KOKKOS_FUNCTION double softplus_minus(double x, double level, double shrink, double root,
+                                      double root_rest) {
+  double const distance = (x - root) - root_rest;
+  if (Kokkos::abs(distance) > 0.5) return softplus(x) - level;
+  return Kokkos::log1p(shrink * Kokkos::expm1(distance));
+}
+
 KOKKOS_FUNCTION Determinant constrained(Constraint constraint, double x) {
   switch (constraint) {
     case Constraint::softplus: {
-      double const s = softplus(x);
-      return {s, s - 1};
+      return {softplus(x), softplus_minus(x, 1, 0.6321205588285577, 0.5413248546129181,
+                                          -1.8138570925507326e-17)};
     }
     case Constraint::log_softplus: {
-      double const s = Kokkos::log1p(softplus(x));
-      return {s, s - 1};
+      // log(1 + p) - 1 = log1p((p - (e - 1)) / e)
+      constexpr double e_minus_1 = 1.718281828459045;
+      double const above = softplus_minus(x, e_minus_1, 0.8206259212659828, 1.5205939171727694,
+                                          -1.426731671106519e-17);
+      double const s     = Kokkos::log1p(softplus(x));
+      return {s, Kokkos::abs(above) < 1 ? Kokkos::log1p(above * 0.36787944117144233) : s - 1};
     }
     case Constraint::none: break;
   }

@@ -172,6 +172,15 @@ TEST_F(ModelFile, FailedWriteLeavesNothing) {
   std::get<PlanarLayers>(model.layers[0]).options.log_det_epsilon = -1;
   EXPECT_EQ(error_of_write(model, path),
             prefix + "layers.0 has a log_det_epsilon that is not a finite number >= 0");
+  model                                                      = example(ScalarType::float32);
+  std::get<PlanarLayers>(model.layers[0]).options.activation = static_cast<Activation>(9);
+  EXPECT_EQ(error_of_write(model, path),
+            prefix + "layers.0 has an activation that is none of the enumeration");
+  model           = example(ScalarType::float32);
+  model.direction = static_cast<Direction>(9);
+  EXPECT_EQ(error_of_write(model, path), prefix + "its direction is none of the enumeration");
+  EXPECT_EQ(error_of_write(example(static_cast<ScalarType>(9)), path),
+            prefix + "its stored type is none of the enumeration");
   EXPECT_EQ(read_bytes(path), "old");
   EXPECT_EQ(folder_.list(), "m.safetensors");
 

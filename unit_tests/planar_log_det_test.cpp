@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "planar_fixture.hpp"
@@ -84,6 +85,23 @@ TEST(PlanarLogDet, NearTheTruthEverywhere) {
 TEST(PlanarLogDet, DoubleKeepsItsDigitsToo) {
   auto const a = both_signs<double>({0, 1e-200, 1e-6, 20, 100, 300, 372, 400, 1e300});
   for (double x = -700; x <= 700; x += 50) check<double>(x, a, {}, 4);
+}
+
+/// s - 1 crosses zero at a w.u that no double hits; the constraint must not cancel there.
+TEST(PlanarLogDet, WhereTheConstraintCrossesOne) {
+  for (auto const& [constraint, root] : {std::pair{Constraint::softplus, 0.541324854612918},
+                                         std::pair{Constraint::log_softplus, 1.520593917172769}}) {
+    meander::PlanarOptions options;
+    options.constraint = constraint;
+    for (double const off : {0.0, 1e-15, -1e-12, 1e-8, -1e-3, 0.1, -0.4, 0.6}) {
+      reference::Stack const stack = layer(root + off, options);
+      double const got =
+          fixture::forward(fixture::prepare<double>(stack), std::vector<double>{0, 0}).log_det[0];
+      // Long double loses four digits of its own here, at a = 0 where log_det = log(s).
+      double const exact = double(reference::forward(stack, std::vector<double>{0, 0}).log_det);
+      EXPECT_NEAR(got, exact, 1e-15 * std::abs(exact) + 1e-19) << "w.u = " << root + off;
+    }
+  }
 }
 
 TEST(PlanarLogDet, LeakyReluIsExactOnBothSides) {

@@ -68,6 +68,17 @@ TYPED_TEST(Planar, ZeroWeightIsAShift) {
   }
 }
 
+/// A row that overflows in a later layer must not keep a plausible log-det.
+TEST(PlanarRows, OverflowOnTheWayShowsInTheLogDet) {
+  meander::PlanarOptions options;
+  options.activation = meander::Activation::leaky_relu;
+  options.constraint = meander::Constraint::none;
+  reference::Stack const stack{2, 2, options, {1e20, 0, 1, -1}, {1e20, 2e20, 9, 0}, {0, 0}};
+  auto const r = fixture::forward(fixture::prepare<float>(stack), std::vector<float>{1, 1});
+  EXPECT_TRUE(std::isnan(r.log_det[0]) || std::isinf(r.log_det[0]));
+  EXPECT_FALSE(std::isfinite(r.y[0]));
+}
+
 /// |w|^2 underflows, w does not.
 TEST(PlanarParametersTest, TinyWeightsDoNotUnderflow) {
   double const tiny = 1e-170;
@@ -88,23 +99,27 @@ TYPED_TEST(Planar, NaNAndInfinityStayInTheirRow) {
   constexpr int rows = 200;
   for (int const dim : {1, 5, 33})
     for (S const bad : {nan, inf, -inf}) {
-      auto stack = reference::random_stack(6, dim, {}, 4u);
-      if (dim > 1) stack.w[dim - 1] = 0;  // zero times infinity must not hide it
-      auto const prepared = fixture::prepare<C>(stack);
-      auto const clean    = fixture::random_rows<S>(rows, dim, 5u);
-      auto const expected = fixture::forward(prepared, clean);
-      auto dirty          = clean;
-      for (int const i : {0, 17, 64, rows - 1}) dirty[std::size_t(i) * dim + dim - 1] = bad;
-      auto const r = fixture::forward(prepared, dirty);
-      for (int i = 0; i < rows; ++i) {
-        bool const poisoned = i == 0 || i == 17 || i == 64 || i == rows - 1;
-        EXPECT_EQ(std::isnan(r.log_det[i]), poisoned) << "row " << i << " of " << bad;
-        for (int d = 0; d < dim; ++d) {
-          std::size_t const k = std::size_t(i) * dim + d;
-          EXPECT_TRUE(poisoned ? std::isnan(r.y[k]) : r.y[k] == expected.y[k])
-              << "row " << i << " of " << bad;
+      for (auto const activation : {meander::Activation::tanh, meander::Activation::leaky_relu}) {
+        meander::PlanarOptions options;
+        options.activation = activation;
+        auto stack         = reference::random_stack(6, dim, options, 4u);
+        if (dim > 1) stack.w[dim - 1] = 0;  // zero times infinity must not hide it
+        auto const prepared = fixture::prepare<C>(stack);
+        auto const clean    = fixture::random_rows<S>(rows, dim, 5u);
+        auto const expected = fixture::forward(prepared, clean);
+        auto dirty          = clean;
+        for (int const i : {0, 17, 64, rows - 1}) dirty[std::size_t(i) * dim + dim - 1] = bad;
+        auto const r = fixture::forward(prepared, dirty);
+        for (int i = 0; i < rows; ++i) {
+          bool const poisoned = i == 0 || i == 17 || i == 64 || i == rows - 1;
+          EXPECT_EQ(std::isnan(r.log_det[i]), poisoned) << "row " << i << " of " << bad;
+          for (int d = 0; d < dim; ++d) {
+            std::size_t const k = std::size_t(i) * dim + d;
+            EXPECT_TRUE(poisoned ? std::isnan(r.y[k]) : r.y[k] == expected.y[k])
+                << "row " << i << " of " << bad;
+          }
+          EXPECT_TRUE(poisoned || r.log_det[i] == expected.log_det[i]) << "row " << i;
         }
-        EXPECT_TRUE(poisoned || r.log_det[i] == expected.log_det[i]) << "row " << i;
       }
     }
 }
@@ -235,9 +250,36 @@ TEST(PlanarErrors, StackArguments) {
   EXPECT_EQ(make(P{w, w, b}, options),
             "meander::PlanarStack: log_det_epsilon is -1, expected a finite number >= 0");
   options                = {};
+  options.activation     = meander::Activation::leaky_relu;
   options.negative_slope = 1.5;
   EXPECT_EQ(make(P{w, w, b}, options),
             "meander::PlanarStack: negative_slope is 1.5, expected 0 to 1");
+}
+
+TEST(PlanarErrors, OptionsOutsideTheirEnumeration) {
+  auto const stack = reference::random_stack(1, 2, {}, 1u);
+  meander::PlanarOptions options;
+  options.activation = static_cast<meander::Activation>(9);
+  auto const make    = [&] {
+    meander::PlanarStack<double, space>(space{}, fixture::parameters<double>(stack), options);
+  };
+  EXPECT_EQ(message_of(make),
+            "meander::PlanarStack: activation is 9, expected one of the enumeration");
+  options            = {};
+  options.constraint = static_cast<meander::Constraint>(7);
+  EXPECT_EQ(message_of(make),
+            "meander::PlanarStack: constraint is 7, expected one of the enumeration");
+}
+
+TEST(PlanarStackTest, MovingLeavesAStackThatWorks) {
+  auto stack   = fixture::prepare<double>(reference::random_stack(3, 2, {}, 1u));
+  auto const z = fixture::random_rows<double>(5, 2, 2u);
+  auto const y = fixture::forward(stack, z).y;
+  {
+    auto const taken = std::move(stack);
+    EXPECT_EQ(fixture::forward(taken, z).y, y);
+  }
+  EXPECT_EQ(fixture::forward(stack, z).y, y);  // NOLINT(bugprone-use-after-move): that is the test
 }
 
 /// y may be z, or a neighbour in one allocation, but not a part of it.

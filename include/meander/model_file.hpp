@@ -45,8 +45,7 @@ struct ModelReadOptions {
 ///
 /// The file is taken as untrusted: nothing is allocated by a size it claims before that size has
 /// been checked against the file's own. Tensors must be F32 or F64, all of one type. Parameters
-/// that are not finite are read as they are: a map with such a layer yields NaN, `meander info`
-/// points at them.
+/// that are not finite are read as they are; `meander info` points at them.
 ///
 /// \param[in] path A regular file.
 /// \param[in] options Values that replace or complete what the file says.

@@ -10,7 +10,8 @@ namespace meander {
 struct PlanarOptions {
   Activation activation = Activation::tanh;
   Constraint constraint = Constraint::softplus;
-  /// Slope of leaky_relu on the negative side, in [0, 1]; not used by tanh.
+  /// Slope of leaky_relu on the negative side, in [0, 1]; tanh does not look at it, and model files
+  /// do not hold it for tanh.
   double negative_slope = 0.2;
   /// Reproduces codes that compute log(|det| + epsilon) per layer; finite and >= 0.
   double log_det_epsilon = 0.0;

@@ -52,6 +52,11 @@ class PlanarStack {
     refresh(exec, parameters);
   }
 
+  /// Copies share the memory; there is no moved-from state.
+  PlanarStack(PlanarStack const&)            = default;
+  PlanarStack& operator=(PlanarStack const&) = default;
+  ~PlanarStack()                             = default;
+
   /// \brief Takes new parameter values of the same extents, in place: no allocation, no fence.
   ///
   /// Asynchronous: work queued on `exec` afterwards sees the new values. Work on other instances

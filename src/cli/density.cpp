@@ -314,9 +314,11 @@ Command add_density(CLI::App& tool) {
       ->check(between<std::int64_t>(0, std::numeric_limits<std::int64_t>::max(),
                                     "a column's number, counted from 0"))
       ->type_name("I");
-  command->add_option("--range", arguments->range, "What the axes show (default: nearly all rows)")
+  command
+      ->add_option("--range", arguments->range,
+                   "From where to where both axes go (default: nearly all rows)")
       ->expected(2)
-      ->type_name("LOW,HIGH");
+      ->type_name("END");
   command->add_option("--title-before", arguments->title_before, "Title of the left panel")
       ->type_name("TEXT");
   command->add_option("--title-after", arguments->title_after, "Title of the right panel")
@@ -326,7 +328,8 @@ Both panels share their axes and their colours, which show the square root of a 
 Up to 5000 rows are also drawn as dots. Rows that are not finite are left out.
 
 Example:
-  meander density --before z.npy --after x.npy --out samples.png)");
+  meander density --before z.npy --after x.npy --out samples.png
+  meander density --before z.npy --after x.npy --out samples.png --range -3 3)");
   return {command, [arguments] { run(*arguments); }};
 }
 

@@ -46,7 +46,7 @@ LayerFacts facts_of(PlanarLayers const& layers, std::size_t l) {
   auto const finite = [](double x) { return std::isfinite(x); };
   if (!std::ranges::all_of(w, finite) || !std::ranges::all_of(u, finite) || !finite(facts.b)) {
     facts.s    = std::nan("");
-    facts.note = "not finite: every row comes out NaN";
+    facts.note = "not finite: rows come out NaN or infinite, or untouched by it";
     return facts;
   }
   if (std::ranges::all_of(w, [](double x) { return x == 0; })) {

