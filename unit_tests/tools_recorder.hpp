@@ -45,10 +45,15 @@ class Recorder {
       add(Kind::region, label);
     });
     set::set_profile_event_callback([](char const* label) { add(Kind::region, label); });
-    set::set_allocate_data_callback([](Kokkos::Tools::SpaceHandle, char const* label, void const*,
-                                       std::uint64_t) { add(Kind::allocation, label); });
-    set::set_deallocate_data_callback([](Kokkos::Tools::SpaceHandle, char const* label, void const*,
-                                         std::uint64_t) { add(Kind::deallocation, label); });
+    // Kokkos 4.6 reports an allocation of no bytes for the scratch of every team kernel on CUDA.
+    set::set_allocate_data_callback(
+        [](Kokkos::Tools::SpaceHandle, char const* label, void const*, std::uint64_t bytes) {
+          if (bytes > 0) add(Kind::allocation, label);
+        });
+    set::set_deallocate_data_callback(
+        [](Kokkos::Tools::SpaceHandle, char const* label, void const*, std::uint64_t bytes) {
+          if (bytes > 0) add(Kind::deallocation, label);
+        });
     set::set_begin_deep_copy_callback(
         [](Kokkos::Tools::SpaceHandle, char const* destination, void const*,
            Kokkos::Tools::SpaceHandle, char const* source, void const*,

@@ -7,40 +7,55 @@
 
 namespace meander::impl::device {
 
-/// h(a) and a quarter of h'(a).
+/// h(a) and h'(a).
 template <class T>
 struct Activated {
-  T h, quarter_slope;
+  T h, slope;
 };
 
-/// tanh to 1e-7 of absolute and 1e-6 of relative error, its slope to 4e-7 of relative error.
+/// tanh to 1e-7 of absolute and 2e-6 of relative error, its slope to 4e-7 of relative error.
 /// With e = exp(-2|a|): |tanh| = 1 - 2e/(1+e), sech^2 = 4e/(1+e)^2; 1 - tanh^2 would cancel.
 KOKKOS_INLINE_FUNCTION Activated<float> tanh_parts(float a) {
-  constexpr float two_log2_e = 2.885390081777927f;
+  // 2 log2(e), and what a float leaves of it: 4e has the relative error of its exponent's absolute
+  // one, which rounding alone would make 1e-6 at |a| = 40.
+  constexpr float two_log2_e = 2.88539004f;
+  constexpr float remainder  = 3.85192524e-8f;
+  constexpr float ln_2       = 0.693147181f;
   float const magnitude      = Kokkos::abs(a);
-  float e, r;
+  float const exponent       = Kokkos::fma(-two_log2_e, magnitude, 2.0f);
+  float const missing =
+      Kokkos::fma(-remainder, magnitude, Kokkos::fma(-two_log2_e, magnitude, -exponent) + 2.0f);
+  float e4, r;  // 4e, so that sech^2 is there as long as it is a normal number
 #if defined(__CUDA_ARCH__)
-  // One instruction each of the special function unit; an e below the normal range may become zero.
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-two_log2_e * magnitude));
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1 + e));
+  // One instruction each of the special function unit; what is below the normal range becomes zero.
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e4) : "f"(exponent));
 #else
-  e = Kokkos::exp2(-two_log2_e * magnitude);
-  r = 1 / (1 + e);
+  e4 = Kokkos::exp2(exponent);
 #endif
-  float const t       = e * r;
-  float const quarter = t * r;
-  // Near zero 1 - 2t cancels; there tanh(a) = a (1 - v/3 - 4v^2/45 - ...) with v = 1 - sech^2, of
+  // Where the exponent has overflowed, the difference says nothing.
+  if (e4 > 0) e4 = Kokkos::fma(e4, missing * ln_2, e4);
+  float const one_plus_e = Kokkos::fma(0.25f, e4, 1.0f);
+#if defined(__CUDA_ARCH__)
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(one_plus_e));
+#else
+  r  = 1 / one_plus_e;
+#endif
+  float const t     = e4 * r;
+  float const slope = t * r;
+  // Near zero 1 - t/2 cancels; there tanh(a) = a (1 - v/3 - 4v^2/45 - ...) with v = 1 - sech^2, of
   // which a line is enough.
-  float const near_zero = a * Kokkos::fma(quarter, 1.3344f, 0.6664f);
-  float const h         = Kokkos::copysign(Kokkos::fma(-2.0f, t, 1.0f), a);
-  return {magnitude < 0.06f ? near_zero : h, quarter};
+  float const near_zero = a * Kokkos::fma(slope, 0.3336f, 0.6664f);
+  float const h         = Kokkos::copysign(Kokkos::fma(-0.5f, t, 1.0f), a);
+  return {magnitude < 0.06f ? near_zero : h, slope};
 }
 
 /// The same, exact to rounding.
 KOKKOS_INLINE_FUNCTION Activated<double> tanh_parts(double a) {
-  double const em = Kokkos::expm1(-2 * Kokkos::abs(a));
-  double const r  = 1 / (2 + em);
-  return {Kokkos::copysign(-em * r, a), (1 + em) * r * r};
+  double const exponent = -2 * Kokkos::abs(a);
+  double const e        = Kokkos::exp(exponent);
+  double const em       = exponent > -0.5 ? Kokkos::expm1(exponent) : e - 1;
+  double const r        = 1 / (1 + e);
+  return {Kokkos::copysign(-em * r, a), 4 * e * r * r};
 }
 
 /// The determinants of successive layers, multiplied until the stack asks for a logarithm.
@@ -59,12 +74,7 @@ struct LogDeterminant {
   }
 
   KOKKOS_INLINE_FUNCTION void take_log() {
-    // log(1 + excess) = log(product) + (excess - (product - 1)) / product to first order in the
-    // rounding of the product, and 2 - product stands in for the reciprocal: it need be right only
-    // near one.
-    T const size = Kokkos::abs(product);
-    sum += Kokkos::log(size);
-    if (distance < T(0.5)) sum += (excess - (product - 1)) * (2 - product);
+    sum += distance < T(0.5) ? Kokkos::log1p(excess) : Kokkos::log(Kokkos::abs(product));
     product  = 1;
     excess   = 0;
     distance = 0;
@@ -83,25 +93,26 @@ struct LayerRule {
     return activation == Activation::tanh && log_det_epsilon == 0;
   }
 
-  /// \return h(a); multiplies the determinant of the layer into `log_det`. s4 = 4s, sm4 = 4(s - 1).
+  /// \return h(a); multiplies the determinant of the layer into `log_det`. s - 1 comes as a number
+  /// of its own, since the difference would cancel.
   template <bool Usual>
-  KOKKOS_INLINE_FUNCTION T apply(T a, T s4, T sm4, LogDeterminant<T>& log_det) const {
+  KOKKOS_INLINE_FUNCTION T apply(T a, T s, T s_minus_1, LogDeterminant<T>& log_det) const {
     if constexpr (Usual) {
-      auto const [h, quarter] = tanh_parts(a);
-      log_det.multiply(Kokkos::fma(quarter, s4, h * h), quarter * sm4);
+      auto const [h, slope] = tanh_parts(a);
+      log_det.multiply(Kokkos::fma(slope, s, h * h), slope * s_minus_1);
       return h;
     } else {
       T h, det, det_minus_1;
       if (activation == Activation::tanh) {
-        auto const [tanh, quarter] = tanh_parts(a);
-        h                          = tanh;
-        det                        = Kokkos::fma(quarter, s4, h * h);
-        det_minus_1                = quarter * sm4;
+        auto const [tanh, slope] = tanh_parts(a);
+        h                        = tanh;
+        det                      = Kokkos::fma(slope, s, h * h);
+        det_minus_1              = slope * s_minus_1;
       } else {
         T const slope = a >= 0 ? T(1) : negative_slope;
         h             = slope * a;
-        det           = Kokkos::fma(slope / 4, s4, 1 - slope);
-        det_minus_1   = slope / 4 * sm4;
+        det           = Kokkos::fma(slope, s, 1 - slope);
+        det_minus_1   = slope * s_minus_1;
         if (a != a) det = a;  // the slope alone would hide a NaN
       }
       if (log_det_epsilon != 0) {

@@ -23,14 +23,18 @@ enum class Path {
   tiled       ///< any D
 };
 
-/// The largest D whose rows fit into the registers of the threads that share them.
-inline constexpr int max_registers_dim = 512;
+/// The largest D whose rows fit into the registers of the threads that share them. Where rows are
+/// stored in less than the type of the arithmetic, the tiled kernel would round them between blocks
+/// of layers: registers go further there.
+template <class Storage, class Compute>
+inline constexpr int max_registers_dim = sizeof(Storage) < sizeof(Compute) ? 2048 : 512;
 
 /// The one place that decides. Rows in registers read z once and do the scalar work of a layer once
 /// per row whatever D is; past max_registers_dim only the Gram form does without passes over
 /// memory.
-inline Path choose_path(std::int64_t dim) {
-  return dim <= max_registers_dim ? Path::registers : Path::tiled;
+template <class Storage, class Compute>
+Path choose_path(std::int64_t dim) {
+  return dim <= max_registers_dim<Storage, Compute> ? Path::registers : Path::tiled;
 }
 
 /// What the launches are laid out for: a multiprocessor of 65536 registers, 2048 threads and 227
@@ -86,24 +90,30 @@ void launch_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> const
     else
       launch_registers<Columns, false>(exec, stack, z, y, log_det);
   };
+  constexpr int lanes   = PaddedDim <= 4 ? 1 : PaddedDim == 8 ? 2 : PaddedDim / 8;
+  constexpr int threads = PaddedDim >= 128 ? 256 : 128;
+  constexpr int teams   = single && PaddedDim == 2 ? 5 : 512 / threads;
+  using Default         = RegisterShape<PaddedDim / lanes, lanes, single ? 8 : 4, threads, teams>;
   if constexpr (single && PaddedDim == 32) {
-    // Eight lanes on a row read whole cache lines of it, two do less work in a layer.
-    if (access_to(z, y) == Access::rows && stack.layers <= 16)
-      return launch_registers<RegisterShape<4, 8, 16, 64, 8>, true>(exec, stack, z, y, log_det);
-    launch.template operator()<RegisterShape<16, 2, 4, 128, 4>, RegisterShape<32, 1, 4, 128, 3>>();
+    launch.template operator()<Default, RegisterShape<32, 1, 4, 128, 3>>();
   } else if constexpr (single && PaddedDim == 64) {
-    launch.template operator()<RegisterShape<8, 8, 8, 128, 4>, RegisterShape<16, 4, 4, 128, 4>>();
+    launch.template operator()<Default, RegisterShape<16, 4, 4, 128, 4>>();
+  } else if constexpr (single && (PaddedDim == 128 || PaddedDim == 256)) {
+    using Shape = RegisterShape<16, PaddedDim / 16, 4, 256, 2>;
+    launch.template operator()<Shape, Shape>();
   } else if constexpr (sizeof(Storage) == 8 && PaddedDim == 32) {
-    launch.template operator()<RegisterShape<4, 8, 8, 128, 4>, RegisterShape<16, 2, 2, 128, 4>>();
+    launch.template operator()<RegisterShape<4, 8, 8, 128, 4>, Default>();
+  } else if constexpr (PaddedDim > 512) {
+    using Shape = RegisterShape<PaddedDim / 32, 32, 1, 128, 2>;
+    launch.template operator()<Shape, Shape>();
+  } else if constexpr (single && PaddedDim == 16) {
+    launch.template operator()<Default, RegisterShape<4, 4, 8, 128, 4>>();
   } else if constexpr (PaddedDim == 512) {
-    using Shape = RegisterShape<16, 32, single ? 4 : 2, 128, 3>;
-    launch.template operator()<Shape, Shape>();
+    using Rows    = RegisterShape<16, 32, single ? 4 : 2, 256, 2>;
+    using Columns = RegisterShape<16, 32, single ? 4 : 2, 128, 3>;
+    launch.template operator()<Rows, Columns>();
   } else {
-    constexpr int lanes   = PaddedDim <= 4 ? 1 : PaddedDim <= 16 ? PaddedDim / 4 : PaddedDim / 8;
-    constexpr int threads = PaddedDim >= 128 ? 256 : 128;
-    constexpr int teams   = single && PaddedDim == 2 ? 5 : 512 / threads;
-    using Shape           = RegisterShape<PaddedDim / lanes, lanes, single ? 8 : 4, threads, teams>;
-    launch.template operator()<Shape, Shape>();
+    launch.template operator()<Default, Default>();
   }
 }
 
@@ -128,7 +138,7 @@ void planar_forward(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
                     StridedMatrix<Storage const> z, StridedMatrix<Storage> y,
                     StridedVector<Storage> log_det, Path path) {
   if (z.extent0 == 0) return;
-  if (path == Path::automatic) path = choose_path(stack.dim);
+  if (path == Path::automatic) path = choose_path<Storage, Compute>(stack.dim);
   if (path == Path::tiled) {
     constexpr int long_block = sizeof(Compute) == 4 ? 64 : 32;
     // The packs of this kernel are of 16 bytes whatever D is.
@@ -147,7 +157,11 @@ void planar_forward(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
   if (stack.dim <= 64) return launch_bucket<64>(exec, stack, z, y, log_det);
   if (stack.dim <= 128) return launch_bucket<128>(exec, stack, z, y, log_det);
   if (stack.dim <= 256) return launch_bucket<256>(exec, stack, z, y, log_det);
-  return launch_bucket<512>(exec, stack, z, y, log_det);
+  if constexpr (max_registers_dim < Storage, Compute >> 512) {
+    if (stack.dim > 1024) return launch_bucket<2048>(exec, stack, z, y, log_det);
+    if (stack.dim > 512) return launch_bucket<1024>(exec, stack, z, y, log_det);
+  }
+  launch_bucket<512>(exec, stack, z, y, log_det);
 }
 
 template <class ExecutionSpace, class Storage, class Compute>

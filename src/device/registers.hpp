@@ -31,6 +31,10 @@ struct PlanarForwardRegisters {
   static constexpr int row_pack = Rows * sizeof(Storage) < 16 ? Rows : 16 / sizeof(Storage);
   static constexpr int pitch = 2 * padded_dim + 4;  ///< scratch per layer: w, u_hat, four scalars
 
+  /// Rows are first touched when the coefficients are in scratch, so that a thread waits for both
+  /// at once. Elsewhere the registers that this takes are worth more.
+  static constexpr bool patient = ByRows && sizeof(Compute) == 4;
+
   using Sum = LaneSum<Lanes, Rows>;
 
   PlanarCoefficients<Compute> stack;
@@ -67,36 +71,51 @@ struct PlanarForwardRegisters {
     Compute* const scratch = static_cast<Compute*>(
         team.team_scratch(0).get_shmem_aligned(sizeof(Compute) * layers_per_chunk * pitch, 32));
     Place place;
-    place.lane       = team.team_rank() % Lanes;
-    place.group      = team.team_rank() / Lanes;
-    place.groups     = team.team_size() / Lanes;
-    place.by_columns = !ByRows && access == Access::columns;
+    locate(team, place);
     LayerRule<Compute> const rule{stack.activation, stack.negative_slope, stack.log_det_epsilon};
-    std::int32_t const per_tile = place.groups * Rows;
-    place.first_row             = std::int64_t(team.league_rank()) * per_tile;
-    place.rows                  = static_cast<std::int32_t>(
-        z.extent0 - place.first_row < per_tile ? z.extent0 - place.first_row : per_tile);
-
+    Storage arriving[Rows][DimPerLane];
+    load(place, arriving);
     Compute row[Rows][DimPerLane];
     LogDeterminant<Compute> dets[Sum::owned_rows];
-    load(place, row);
-    // A row that holds an infinity comes out NaN; the activation would hide it.
-    if (stack.layers > 0)
-#pragma unroll
-      for (int i = 0; i < Rows; ++i)
-#pragma unroll
-        for (int k = 0; k < DimPerLane; ++k)
-          row[i][k] = Kokkos::fma(row[i][k], Compute(0), row[i][k]);
+    if constexpr (patient)
+      stage(team, scratch, 0, stack.layers < layers_per_chunk ? stack.layers : layers_per_chunk);
+    accept(arriving, row);
     for (std::int32_t first = 0; first < stack.layers; first += layers_per_chunk) {
       std::int32_t const count =
           stack.layers - first < layers_per_chunk ? stack.layers - first : layers_per_chunk;
-      stage(team, scratch, first, count);
+      if (!patient || first > 0) stage(team, scratch, first, count);
       if (rule.usual())
         layers<true>(rule, scratch, count, place, row, dets);
       else
         layers<false>(rule, scratch, count, place, row, dets);
     }
+    if constexpr (patient) locate(team, place);  // again: it need not be kept in registers
     store(place, row, dets);
+  }
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void locate(Team const& team, Place& place) const {
+    int const rank              = static_cast<int>(opaque(team.team_rank()));
+    place.lane                  = rank % Lanes;
+    place.group                 = rank / Lanes;
+    place.groups                = team.team_size() / Lanes;
+    place.by_columns            = !ByRows && access == Access::columns;
+    std::int32_t const per_tile = place.groups * Rows;
+    place.first_row             = std::int64_t(team.league_rank()) * per_tile;
+    place.rows                  = static_cast<std::int32_t>(
+        z.extent0 - place.first_row < per_tile ? z.extent0 - place.first_row : per_tile);
+  }
+
+  /// A row that holds an infinity comes out NaN; the activation would hide it.
+  KOKKOS_INLINE_FUNCTION void accept(Storage const (&arriving)[Rows][DimPerLane],
+                                     Compute (&row)[Rows][DimPerLane]) const {
+#pragma unroll
+    for (int i = 0; i < Rows; ++i)
+#pragma unroll
+      for (int k = 0; k < DimPerLane; ++k) {
+        Compute const value = arriving[i][k];
+        row[i][k]           = stack.layers > 0 ? Kokkos::fma(value, Compute(0), value) : value;
+      }
   }
 
   /// Copies the coefficients of `count` layers to scratch; coordinates past the stack's are zero.
@@ -121,8 +140,8 @@ struct PlanarForwardRegisters {
     for (int l = team.team_rank(); l < count; l += team.team_size()) {
       Compute* const scalars = scratch + l * pitch + 2 * padded_dim;
       scalars[0]             = stack.b[first + l];
-      scalars[1]             = 4 * stack.s[first + l];
-      scalars[2]             = 4 * stack.s_minus_1[first + l];
+      scalars[1]             = stack.s[first + l];
+      scalars[2]             = stack.s_minus_1[first + l];
       scalars[3]             = stack.take_log[first + l];
     }
     team.team_barrier();
@@ -152,11 +171,11 @@ struct PlanarForwardRegisters {
       Sum::reduce(dot, place.lane);
 
       Compute h[Sum::owned_rows];
-      Compute const b = scalars[0], s4 = scalars[1], sm4 = scalars[2];
+      Compute const b = scalars[0], s = scalars[1], s_minus_1 = scalars[2];
       bool const log_is_due = scalars[3] != 0;
 #pragma unroll
       for (int i = 0; i < Sum::owned_rows; ++i) {
-        h[i] = rule.template apply<Usual>(dot[i] + b, s4, sm4, dets[i]);
+        h[i] = rule.template apply<Usual>(dot[i] + b, s, s_minus_1, dets[i]);
       }
       if (log_is_due)
 #pragma unroll
@@ -234,7 +253,7 @@ struct PlanarForwardRegisters {
     return place.rows == place.groups * Rows;
   }
 
-  KOKKOS_INLINE_FUNCTION void load(Place const& place, Compute (&row)[Rows][DimPerLane]) const {
+  KOKKOS_INLINE_FUNCTION void load(Place const& place, Storage (&row)[Rows][DimPerLane]) const {
     Storage const* const tile = z.data + place.first_row * z.stride0;
     if constexpr (ByRows)
       for_each_row_pack(place, z.stride0, [&](int i, int k, std::int64_t offset, bool) {
@@ -251,7 +270,7 @@ struct PlanarForwardRegisters {
     else
       for_each_element(place, z.stride0, z.stride1,
                        [&](int i, int k, std::int64_t offset, bool inside) {
-                         row[i][k] = inside ? Compute(tile[offset]) : Compute(0);
+                         row[i][k] = inside ? tile[offset] : Storage(0);
                        });
   }
 

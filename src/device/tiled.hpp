@@ -215,7 +215,7 @@ struct PlanarForwardTiled {
         for (int j = 0; j < i; ++j) a[i] = Kokkos::fma(gram[i][base + j], h[j], a[i]);
         // A row that holds an infinity comes out NaN; the activation would hide it.
         if (l == 0) a[i] += a[i] - a[i];
-        h[i] = rule.template apply<Usual>(a[i], 4 * stack.s[l], 4 * stack.s_minus_1[l], det);
+        h[i] = rule.template apply<Usual>(a[i], stack.s[l], stack.s_minus_1[l], det);
         if (stack.take_log[l] != 0) det.take_log();
         mine[(base + i) * row_pitch] = h[i];
       }
