@@ -130,7 +130,7 @@ def main():
         peers = torch_peers(arguments.device, shape, arguments.threads)
         jax_ms = jax_peer(arguments.device, shape)
         rows.append((shape, ours[shape], peers, jax_ms))
-        print(f"{shape} done", file=sys.stderr)
+        print(f"{shape}: {ours[shape]:.3f} ms, peers (ms, error) {peers}, JAX {jax_ms}", file=sys.stderr, flush=True)
 
     print(f"meander {context['meander']} on {context['space']}, {arguments.device}, "
           f"copy {float(context['copy_GB/s']):.1f} GB/s, {float(context['float_GFMA/s']):.1f} GFMA/s")
