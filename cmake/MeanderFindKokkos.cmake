@@ -16,7 +16,8 @@ if(NOT TARGET Kokkos::kokkos)
   endif()
 endif()
 if(MEANDER_ENABLE_KOKKOS_KERNELS AND NOT TARGET Kokkos::kokkoskernels)
-  find_package(KokkosKernels 4.6 CONFIG REQUIRED)
+  # Without a version: its version file accepts its own major only, which must be that of the Kokkos found.
+  find_package(KokkosKernels CONFIG REQUIRED)
 endif()
 
 # A Kokkos built with Kokkos_ENABLE_COMPILE_AS_CMAKE_LANGUAGE wants its users' sources in that language.
