@@ -276,7 +276,7 @@ TEST(PlanarStackTest, MovingLeavesAStackThatWorks) {
   auto const z = fixture::random_rows<double>(5, 2, 2u);
   auto const y = fixture::forward(stack, z).y;
   {
-    auto const taken = std::move(stack);
+    auto const taken = std::move(stack);  // NOLINT(performance-move-const-arg): it is a copy
     EXPECT_EQ(fixture::forward(taken, z).y, y);
   }
   EXPECT_EQ(fixture::forward(stack, z).y, y);  // NOLINT(bugprone-use-after-move): that is the test

@@ -134,6 +134,7 @@ TYPED_TEST(ToolsContract, ConstructionLabelsWhatItDoesAndStaysOnTheInstance) {
       tools::Recorder const recorder;
       {
         meander::PlanarStack<Compute> const stack(exec, parameters);
+        // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): what a copy does is tested
         meander::PlanarStack<Compute> const copy = stack;
         EXPECT_EQ(copy.s().data(), stack.s().data());
         exec.fence();
