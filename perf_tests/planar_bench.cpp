@@ -80,8 +80,8 @@ void forward(benchmark::State& state, Shape const& shape, Ceilings const& ceilin
     Kokkos::Timer const timer;
     for (int call = 0; call < shape.calls; ++call) meander::forward(exec, stack, z, y, log_det);
     exec.fence();
-    double const seconds = timer.seconds() / shape.calls;
-    best                 = std::min(best, seconds);
+    double const seconds = timer.seconds();
+    best                 = std::min(best, seconds / shape.calls);
     state.SetIterationTime(seconds);
   }
 
@@ -102,6 +102,7 @@ void add(char const* types, char const* layout, Shape const& shape, Ceilings con
   std::ostringstream name;
   name << "forward/" << types << '/' << layout << "/D:" << shape.dim << "/L:" << shape.layers
        << "/B:" << shape.batch;
+  if (shape.calls > 1) name << "/calls:" << shape.calls;
   benchmark::RegisterBenchmark(name.str().c_str(),
                                [shape, ceilings](benchmark::State& state) {
                                  forward<Storage, Compute, Layout>(state, shape, ceilings);
