@@ -586,7 +586,7 @@ TEST_F(Cli, SignalsLeaveNothing) {
   write_model(file("m"), model);
   make_rows<float>(1'000'000, 2);
   write_bytes(file("y.npy"), "old");
-  for (int const signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (int const signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     auto const child = start(forward(file("m"), {"--log-det", file("ld.npy")}));
     using namespace std::chrono_literals;
     auto const deadline = std::chrono::steady_clock::now() + 20s;
@@ -637,6 +637,10 @@ TEST_F(Cli, Density) {
   EXPECT_EQ(bytes.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_GT(bytes.size(), 5000U);
   EXPECT_EQ(folder_.list(), "p.png");
+  // The two ends of --range are two words, and the first may be negative.
+  expect_success({"density", "--before", data / (name + ".z.npy"), "--after",
+                  data / (name + ".y64.npy"), "--range", "-1", "1", "--out", file("p.png")});
+  EXPECT_NE(read_bytes(file("p.png")), bytes);
   make_rows<float>(10, 1);
   expect_failure(
       {"density", "--before", file("z.npy"), "--after", file("z.npy"), "--out", file("q.png")},
