@@ -83,6 +83,21 @@ void check_stack_extents(std::int64_t layers, std::int64_t dim, std::int64_t max
            ", expected at most ", std::numeric_limits<std::int32_t>::max() / 2);
 }
 
+void check_invertible(char const* function, PlanarOptions const& options) {
+  if (options.constraint == Constraint::none && !options.invertible)
+    refuse(function,
+           "the stack has the constraint none, under which a layer need not have an inverse; "
+           "prepare it with PlanarOptions::invertible = true, which has its layers checked");
+}
+
+void refuse_layer(std::int64_t layer, double w_dot_u, PlanarOptions const& options) {
+  if (options.activation == Activation::leaky_relu)
+    refuse("meander::PlanarStack", "layer ", layer, " has no inverse: its w.u is ", w_dot_u,
+           ", and a leaky_relu layer needs w.u > -1 and negative_slope * w.u > -1");
+  refuse("meander::PlanarStack", "layer ", layer, " has no inverse: its w.u is ", w_dot_u,
+         ", and a tanh layer needs w.u > -1");
+}
+
 void check_options(PlanarOptions const& options) {
   if (!(options.log_det_epsilon >= 0) || !std::isfinite(options.log_det_epsilon))
     refuse("meander::PlanarStack", "log_det_epsilon is ", options.log_det_epsilon,

@@ -42,3 +42,6 @@
   MEANDER_IF_CUDA(M)              \
   MEANDER_IF_HIP(M)               \
   MEANDER_IF_SYCL(M)
+
+/// The same for those that are no host spaces.
+#define MEANDER_FOR_EACH_DEVICE(M) MEANDER_IF_CUDA(M) MEANDER_IF_HIP(M) MEANDER_IF_SYCL(M)

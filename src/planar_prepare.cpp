@@ -4,8 +4,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
+#include "device/tensor_layout.hpp"
 #include "instantiate.hpp"
+
+#if defined(KOKKOS_ENABLE_CUDA)
+#include "device/tensor_coefficients.hpp"
+#endif
 
 namespace meander::impl {
 
@@ -30,6 +36,14 @@ std::size_t vector_size(PlanarCoefficients<Compute> const& c) {
 template <class Compute>
 std::size_t gram_size(PlanarCoefficients<Compute> const& c) {
   return rounded((std::size_t(c.layers) + c.gram_group) * c.gram_group);
+}
+
+/// Only the tensor kernels read the parts; groups of one layer mean that the stack is a device's.
+template <class Compute>
+std::size_t parts_size(PlanarCoefficients<Compute> const& c) {
+  bool const needed =
+      device::has_tensor_kernels && std::is_same_v<Compute, float> && c.group == 1 && c.layers > 0;
+  return needed ? rounded(device::TensorLayout(c.dim, c.layers).size()) : 0;
 }
 
 KOKKOS_FUNCTION double softplus(double x) {
@@ -173,20 +187,28 @@ struct PrepareLayers {
   }
 };
 
-/// w_i . u_hat_j for the layers j < i of the group of i, summed in double.
+/// w_i . u_hat_j for the other layers j of the group of i, summed in double; zero past the last
+/// layer.
 template <class Compute>
 struct PrepareGram {
   PlanarCoefficients<Compute> c;
 
   template <class Lanes>
   KOKKOS_FUNCTION void prepare(Lanes const& lanes, int i) const {
-    for (int j = i - i % c.gram_group; j < i; ++j) {
-      double const sum = sum_over(lanes, c.dim, [&](int d) {
-        return double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
-      });
+    int const first = i - i % c.gram_group;
+    for (int j = first; j < first + c.gram_group; ++j) {
+      if (j == i) continue;
+      double const sum = j < c.layers ? dot(lanes, i, j) : 0.0;
       once(lanes,
            [&]() { c.gram[std::size_t(i) * c.gram_group + j % c.gram_group] = Compute(sum); });
     }
+  }
+
+  template <class Lanes>
+  KOKKOS_FUNCTION double dot(Lanes const& lanes, int i, int j) const {
+    return sum_over(lanes, c.dim, [&](int d) {
+      return double(c.w[c.index(i, d)]) * double(c.u_hat[c.index(j, d)]);
+    });
   }
 };
 
@@ -244,11 +266,31 @@ struct PrepareLogarithms {
   }
 };
 
+/// The smallest number of a layer whose determinant is not positive wherever its row may lie.
+template <class Compute>
+struct FindSingular {
+  PlanarCoefficients<Compute> c;
+
+  KOKKOS_FUNCTION void operator()(int l, int& first) const {
+    Compute const s     = c.s[l];
+    bool const positive = s > 0 && (c.activation == Activation::tanh ||
+                                    (Compute(1) - c.negative_slope) + c.negative_slope * s > 0);
+    if (!positive && l < first) first = l;
+  }
+};
+
+template <class Compute>
+struct ReadScalar {
+  Compute const* from;
+
+  KOKKOS_FUNCTION void operator()(int, double& sum) const { sum += double(*from); }
+};
+
 }  // namespace
 
 template <class Compute>
 std::size_t storage_size(PlanarCoefficients<Compute> const& c) {
-  return 2 * matrix_size(c) + 4 * vector_size(c) + gram_size(c);
+  return 2 * matrix_size(c) + 4 * vector_size(c) + gram_size(c) + parts_size(c);
 }
 
 template <class Compute>
@@ -274,6 +316,7 @@ void lay_out(PlanarCoefficients<Compute>& c, int group, Compute* storage,
   c.s_minus_1 = take(vector_size(c));
   c.take_log  = take(vector_size(c));
   c.gram      = take(gram_size(c));
+  c.parts     = parts_size(c) > 0 ? take(parts_size(c)) : nullptr;
 }
 
 template <class ExecutionSpace, class Compute, class Parameter>
@@ -288,6 +331,34 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
   Kokkos::parallel_for("meander::planar::prepare[logarithms]",
                        Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
                        PrepareLogarithms<Compute>{c});
+#if defined(KOKKOS_ENABLE_CUDA)
+  if constexpr (!is_host_space<ExecutionSpace> && std::is_same_v<Compute, float>) {
+    if (c.parts == nullptr) return;
+    device::PrepareTensor const prepare(c);
+    Kokkos::parallel_for("meander::planar::prepare[tensor]",
+                         Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(
+                             exec, 0, prepare.shares()),
+                         prepare);
+  }
+#endif
+}
+
+template <class ExecutionSpace, class Compute>
+SingularLayer planar_find_singular(ExecutionSpace const& exec,
+                                   PlanarCoefficients<Compute> const& c) {
+  SingularLayer found{c.layers, 0};
+  if (c.layers == 0) return found;
+  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>;
+  int first   = c.layers;
+  Kokkos::parallel_reduce("meander::planar::prepare[find singular]", Range(exec, 0, c.layers),
+                          FindSingular<Compute>{c}, Kokkos::Min<int>(first));
+  exec.fence("meander::planar::prepare: is there a singular layer?");
+  if (first >= c.layers) return found;  // Min's identity is more than any number of layers
+  found.layer = first;
+  Kokkos::parallel_reduce("meander::planar::prepare[read singular]", Range(exec, 0, 1),
+                          ReadScalar<Compute>{c.s_minus_1 + first}, found.w_dot_u);
+  exec.fence("meander::planar::prepare: the singular layer");
+  return found;
 }
 
 template void lay_out(PlanarCoefficients<float>&, int, float*, PlanarOptions const&);
@@ -300,11 +371,16 @@ template std::size_t storage_size(PlanarCoefficients<double> const&);
       Space const&, PlanarCoefficients<Compute> const&, Constraint,   \
       StridedMatrix<Parameter const>, StridedMatrix<Parameter const>, \
       StridedVector<Parameter const>);
-#define MEANDER_PREPARE_ALL(Space)      \
-  MEANDER_PREPARE(Space, float, float)  \
-  MEANDER_PREPARE(Space, float, double) \
-  MEANDER_PREPARE(Space, double, float) \
-  MEANDER_PREPARE(Space, double, double)
+#define MEANDER_FIND_SINGULAR(Space, Compute)                               \
+  template SingularLayer planar_find_singular<Space, Compute>(Space const&, \
+                                                              PlanarCoefficients<Compute> const&);
+#define MEANDER_PREPARE_ALL(Space)       \
+  MEANDER_PREPARE(Space, float, float)   \
+  MEANDER_PREPARE(Space, float, double)  \
+  MEANDER_PREPARE(Space, double, float)  \
+  MEANDER_PREPARE(Space, double, double) \
+  MEANDER_FIND_SINGULAR(Space, float)    \
+  MEANDER_FIND_SINGULAR(Space, double)
 MEANDER_FOR_EACH_SPACE(MEANDER_PREPARE_ALL)
 
 }  // namespace meander::impl

@@ -116,18 +116,31 @@ struct Result {
   std::vector<T> y, log_det;
 };
 
-/// forward on dense row-major Views, to vectors.
-template <class Compute, class T>
-Result<T> forward(meander::PlanarStack<Compute, space> const& stack, std::vector<T> const& z) {
-  std::size_t const rows = z.size() / stack.dim();
-  Kokkos::View<T**, Kokkos::LayoutRight, space::memory_space> zv("test::z", rows, stack.dim());
-  Kokkos::View<T**, Kokkos::LayoutRight, space::memory_space> yv("test::y", rows, stack.dim());
-  Kokkos::View<T*, space::memory_space> log_det("test::log_det", rows);
+/// A map on dense row-major Views, to vectors.
+template <class T, class Map>
+Result<T> mapped(int dim, std::vector<T> const& z, Map const& map) {
+  std::size_t const rows = z.size() / dim;
+  DenseMatrix<T> const zv("test::z", rows, dim), yv("test::y", rows, dim);
+  Kokkos::View<T*, space::memory_space> const log_det("test::log_det", rows);
   assign(zv, z);
   space const exec;
-  meander::forward(exec, stack, zv, yv, log_det);
+  map(exec, zv, yv, log_det);
   exec.fence();
   return {matrix_values(yv), vector_values(log_det)};
+}
+
+template <class Compute, class T>
+Result<T> forward(meander::PlanarStack<Compute, space> const& stack, std::vector<T> const& z) {
+  return mapped(stack.dim(), z, [&](space const& exec, auto const&... views) {
+    meander::forward(exec, stack, views...);
+  });
+}
+
+template <class Compute, class T>
+Result<T> inverse(meander::PlanarStack<Compute, space> const& stack, std::vector<T> const& y) {
+  return mapped(stack.dim(), y, [&](space const& exec, auto const&... views) {
+    meander::inverse(exec, stack, views...);
+  });
 }
 
 /// How far a correct computation in Compute may be from the truth: a small multiple of what
@@ -154,6 +167,27 @@ Tolerance tolerance(reference::Stack const& stack, std::vector<T> const& z,
   Tolerance t{{}, factor * worst_log_det + storage * double(std::abs(exact.log_det)) + 4 * compute};
   for (int d = 0; d < stack.dim; ++d)
     t.y.push_back(factor * worst_y + storage * double(std::abs(exact.y[d])) + 4 * compute);
+  return t;
+}
+
+/// The same for the inverse: `y` is the tolerance of z.
+template <class Compute, class T>
+Tolerance tolerance(reference::Stack const& stack, std::vector<T> const& y,
+                    reference::InverseRow const& exact) {
+  constexpr double compute = std::numeric_limits<Compute>::epsilon();
+  constexpr double storage = std::numeric_limits<T>::epsilon();
+  constexpr int draws      = 3;
+  constexpr double factor  = 6;
+  double worst_z = 0, worst_log_det = 0;
+  for (int i = 0; i < draws; ++i) {
+    reference::InverseRow const noisy = reference::inverse(stack, y, compute, 17u + i);
+    for (int d = 0; d < stack.dim; ++d)
+      worst_z = std::max(worst_z, double(std::abs(noisy.z[d] - exact.z[d])));
+    worst_log_det = std::max(worst_log_det, double(std::abs(noisy.log_det - exact.log_det)));
+  }
+  Tolerance t{{}, factor * worst_log_det + storage * double(std::abs(exact.log_det)) + 4 * compute};
+  for (int d = 0; d < stack.dim; ++d)
+    t.y.push_back(factor * worst_z + storage * double(std::abs(exact.z[d])) + 4 * compute);
   return t;
 }
 

@@ -29,7 +29,9 @@ long double log_abs_determinant(std::vector<std::vector<long double>> m) {
   return sum;
 }
 
-void check(reference::Stack const& stack, unsigned seed) {
+/// `map` takes a batch through a prepared stack.
+template <class Map>
+void check(reference::Stack const& stack, unsigned seed, Map const& map) {
   constexpr double step = 1e-5;
   int const dim         = stack.dim;
   auto const z          = fixture::random_rows<double>(1, dim, seed);
@@ -41,7 +43,7 @@ void check(reference::Stack const& stack, unsigned seed) {
       moved[d] += shift;
       batch.insert(batch.end(), moved.begin(), moved.end());
     }
-  auto const result = fixture::forward(fixture::prepare<double>(stack), batch);
+  auto const result = map(fixture::prepare<double>(stack), batch);
   auto const y = [&](int row, int i) { return (long double)result.y[std::size_t(row) * dim + i]; };
   std::vector<std::vector<long double>> jacobian(dim, std::vector<long double>(dim));
   for (int j = 0; j < dim; ++j)
@@ -56,6 +58,13 @@ void check(reference::Stack const& stack, unsigned seed) {
       << to_string(stack.options.constraint) << " seed " << seed;
 }
 
+auto const forward = [](auto const& stack, auto const& rows) {
+  return fixture::forward(stack, rows);
+};
+auto const inverse = [](auto const& stack, auto const& rows) {
+  return fixture::inverse(stack, rows);
+};
+
 TEST(PlanarJacobian, DeterminantOfTheMap) {
   for (Activation const activation : {Activation::tanh, Activation::leaky_relu})
     for (Constraint const constraint :
@@ -67,7 +76,25 @@ TEST(PlanarJacobian, DeterminantOfTheMap) {
             options.activation     = activation;
             options.constraint     = constraint;
             options.negative_slope = 0.2;
-            check(reference::random_stack(layers, dim, options, seed), seed + 10);
+            check(reference::random_stack(layers, dim, options, seed), seed + 10, forward);
+          }
+}
+
+TEST(PlanarJacobian, DeterminantOfTheInverse) {
+  for (Activation const activation : {Activation::tanh, Activation::leaky_relu})
+    for (Constraint const constraint :
+         {Constraint::softplus, Constraint::log_softplus, Constraint::none})
+      for (int const dim : {1, 2, 3, 8, 17})
+        for (int const layers : {1, 2, 5})
+          for (unsigned const seed : {1u, 2u, 3u}) {
+            meander::PlanarOptions options;
+            options.activation     = activation;
+            options.constraint     = constraint;
+            options.negative_slope = 0.2;
+            options.invertible     = true;
+            // Small weights: without a constraint w.u must stay above -1, and a nearly singular
+            // layer bends its inverse within the step of the differences.
+            check(reference::random_stack(layers, dim, options, seed, 0.5), seed + 10, inverse);
           }
 }
 
@@ -80,7 +107,8 @@ TEST(PlanarJacobian, BothSidesOfLeakyRelu) {
   for (double const b : {-20.0, 20.0}) {
     reference::Stack stack = reference::random_stack(1, 4, options, 9u);
     stack.b                = {b};
-    check(stack, 21);
+    check(stack, 21, forward);
+    check(stack, 22, inverse);
   }
 }
 

@@ -168,24 +168,30 @@ TYPED_TEST(ToolsContract, RefreshOnlyLaunchesKernelsOnTheInstance) {
 }
 
 template <class Compute, class Matrix, class Vector>
-void expect_asynchronous_forward(meander::PlanarStack<Compute> const& stack, Matrix const& z,
-                                 Matrix const& y, Vector const& log_det) {
+void expect_asynchronous_maps(meander::PlanarStack<Compute> const& stack, Matrix const& z,
+                              Matrix const& y, Vector const& log_det) {
   SCOPED_TRACE("L = " + std::to_string(stack.num_layers()) +
                ", D = " + std::to_string(stack.dim()) + ", B = " + std::to_string(z.extent(0)));
-  // Instances that have never run anything: forward needs no warm-up.
+  bool const has_inverse = stack.options().constraint != meander::Constraint::none;
+  // Instances that have never run anything: no map needs a warm-up.
   for (space const& exec : two_instances<space>()) {
     Kokkos::fence();
     tools::Recorder const recorder;
     meander::forward(exec, stack, z, y, log_det);
     meander::forward(exec, stack, z, y);
     meander::forward(exec, stack, y, y, log_det);
+    if (has_inverse) {
+      meander::inverse(exec, stack, y, z, log_det);
+      meander::inverse(exec, stack, y, z);
+      meander::inverse(exec, stack, z, z, log_det);
+    }
     expect_our_labels(recorder.events());
     expect_only_kernels_on(exec, recorder.events());
     EXPECT_EQ(recorder.of_kind(Kind::kernel).empty(), z.extent(0) == 0);
   }
 }
 
-TYPED_TEST(ToolsContract, ForwardOnlyLaunchesKernelsOnTheInstance) {
+TYPED_TEST(ToolsContract, MapsOnlyLaunchKernelsOnTheInstance) {
   using Storage = typename TypeParam::Storage;
   using Compute = typename TypeParam::Compute;
   for (auto const& options : all_options)
@@ -200,11 +206,33 @@ TYPED_TEST(ToolsContract, ForwardOnlyLaunchesKernelsOnTheInstance) {
         Kokkos::View<Storage**, Kokkos::LayoutLeft, space> const z_left("test::z", batch, dim);
         Kokkos::View<Storage**, Kokkos::LayoutLeft, space> const y_left("test::y", batch, dim);
         auto const odd = std::pair(1, dim + 1);
-        expect_asynchronous_forward(stack, Kokkos::subview(z, Kokkos::ALL, odd),
-                                    Kokkos::subview(y, Kokkos::ALL, odd), log_det);
-        expect_asynchronous_forward(stack, z_left, y_left, log_det);
+        expect_asynchronous_maps(stack, Kokkos::subview(z, Kokkos::ALL, odd),
+                                 Kokkos::subview(y, Kokkos::ALL, odd), log_det);
+        expect_asynchronous_maps(stack, z_left, y_left, log_det);
       }
     }
+}
+
+/// Only the check for an inverse waits, and only on the instance.
+TYPED_TEST(ToolsContract, CheckingForAnInverseWaitsForTheInstance) {
+  using Storage = typename TypeParam::Storage;
+  Kokkos::View<Storage**, space> const w("test::w", 5, 3);
+  Kokkos::View<Storage*, space> const b("test::b", 5);
+  auto const parameters = meander::PlanarParameters{w, w, b};
+  meander::PlanarOptions options;
+  options.constraint = meander::Constraint::none;
+  options.invertible = true;
+  for (space const& exec : two_instances<space>()) {
+    Kokkos::fence();
+    tools::Recorder const recorder;
+    {
+      meander::PlanarStack<typename TypeParam::Compute> const stack(exec, parameters, options);
+      exec.fence();
+    }
+    expect_our_labels(recorder.events());
+    EXPECT_TRUE(recorder.of_kind(Kind::deep_copy).empty());
+    expect_only_kernels_on(exec, recorder.of_kind(Kind::kernel));
+  }
 }
 
 template <class View>

@@ -6,24 +6,11 @@
 #include <variant>
 #include <vector>
 
+#include <meander/base.hpp>
+#include <meander/direction.hpp>
 #include <meander/planar_options.hpp>
 
 namespace meander {
-
-/// \brief Which way a stored stack of layers maps.
-enum class Direction {
-  generative,  ///< the stack maps latent rows z to data rows x
-  normalizing  ///< the stack maps data rows x to latent rows z
-};
-
-/// \brief The word used for a direction in model files and messages.
-constexpr char const* to_string(Direction direction) {
-  switch (direction) {
-    case Direction::generative: return "generative";
-    case Direction::normalizing: return "normalizing";
-  }
-  return "unknown";
-}
 
 /// \brief The type that the tensors of a model file are stored in.
 enum class ScalarType { float32, float64 };
@@ -47,11 +34,6 @@ struct PlanarLayers {
   std::vector<double> w, u, b;
 
   friend bool operator==(PlanarLayers const&, PlanarLayers const&) = default;
-};
-
-/// \brief The base distribution N(0, I).
-struct StandardNormal {
-  friend bool operator==(StandardNormal const&, StandardNormal const&) = default;
 };
 
 /// \brief The base distribution N(loc, diag(exp(log_scale))^2); both vectors have length D.

@@ -15,6 +15,11 @@ struct PlanarOptions {
   double negative_slope = 0.2;
   /// Reproduces codes that compute log(|det| + epsilon) per layer; finite and >= 0.
   double log_det_epsilon = 0.0;
+  /// Promises that the stack can be inverted, and has that checked: `inverse` asks for it where the
+  /// constraint is `none`, which alone allows a layer that cannot. Preparing the stack, and every
+  /// refresh, then waits for the device, and throws std::invalid_argument naming the first layer
+  /// whose determinant can vanish or be negative. Model files do not hold this.
+  bool invertible = false;
 
   friend bool operator==(PlanarOptions const&, PlanarOptions const&) = default;
 };

@@ -30,11 +30,13 @@ class PlanarStack {
   using execution_space = ExecutionSpace;
   using memory_space    = typename ExecutionSpace::memory_space;
 
-  /// \brief Allocates on `exec` and prepares the stack; the preparation is asynchronous.
+  /// \brief Allocates on `exec` and prepares the stack; the preparation is asynchronous, unless the
+  /// options have it checked (PlanarOptions::invertible with Constraint::none).
   /// \param[in] exec the instance the work is queued on
   /// \param[in] parameters w (L, D), u (L, D), b (L); L >= 0, 1 <= D <= max_dim()
   /// \param[in] options activation, constraint, epsilon
-  /// \throws std::invalid_argument if extents disagree or an option is out of its range
+  /// \throws std::invalid_argument if extents disagree, an option is out of its range, or a layer
+  /// that is checked has no inverse
   template <class WView, class UView, class BView>
   PlanarStack(ExecutionSpace const& exec, PlanarParameters<WView, UView, BView> const& parameters,
               PlanarOptions const& options = {})
@@ -60,8 +62,10 @@ class PlanarStack {
   /// \brief Takes new parameter values of the same extents, in place: no allocation, no fence.
   ///
   /// Asynchronous: work queued on `exec` afterwards sees the new values. Work on other instances
-  /// that uses this stack must be ordered by the caller. \throws std::invalid_argument if extents
-  /// differ from those the stack was made with
+  /// that uses this stack must be ordered by the caller. A stack that is checked for its inverse
+  /// waits here, as in the constructor; when it throws it has taken the new values nevertheless.
+  /// \throws std::invalid_argument if extents differ from those the stack was made with, or a layer
+  /// that is checked has no inverse
   template <class WView, class UView, class BView>
   void refresh(ExecutionSpace const& exec,
                PlanarParameters<WView, UView, BView> const& parameters) {
@@ -74,6 +78,9 @@ class PlanarStack {
                          impl::as_const(impl::strided_matrix(parameters.w)),
                          impl::as_const(impl::strided_matrix(parameters.u)),
                          impl::as_const(impl::strided_vector(parameters.b)));
+    if (!options_.invertible || options_.constraint != Constraint::none) return;
+    auto const found = impl::planar_find_singular(exec, coefficients_);
+    if (found.layer < num_layers()) impl::refuse_layer(found.layer, found.w_dot_u, options_);
   }
 
   /// \brief D, the number of coordinates of a row.

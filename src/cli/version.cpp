@@ -5,7 +5,7 @@
 
 #include <meander/version.hpp>
 
-#include "../host/planar_forward.hpp"
+#include "../host/planar_map.hpp"
 #include "commands.hpp"
 
 namespace meander::cli {

@@ -26,11 +26,12 @@ Access access_to(StridedMatrix<Storage const> const& z, StridedMatrix<Storage> c
   constexpr std::int64_t pack = 16 / sizeof(Storage);
   if (!is_aligned(z.data) || !is_aligned(y.data)) return Access::elements;
   bool const one_column = z.extent1 == 1;
+  bool const one_row    = z.extent0 == 1;
   auto const fits       = [](std::int64_t stride) { return stride % pack == 0; };
   bool const packable   = z.extent1 % pack == 0 || z.extent1 == 2;
   if (z.stride1 == 1 && y.stride1 == 1 && packable &&
       (z.extent1 == 2 ? z.stride0 % 2 == 0 && y.stride0 % 2 == 0
-                      : fits(z.stride0) && fits(y.stride0)))
+                      : one_row || (fits(z.stride0) && fits(y.stride0))))
     return Access::rows;
   if (z.stride0 == 1 && y.stride0 == 1 && (one_column || (fits(z.stride1) && fits(y.stride1))))
     return Access::columns;

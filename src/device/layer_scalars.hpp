@@ -5,6 +5,10 @@
 
 #include <meander/activation.hpp>
 
+#include "logarithm.hpp"
+
+#include "../tanh_root.hpp"
+
 namespace meander::impl::device {
 
 /// h(a) and h'(a).
@@ -32,8 +36,8 @@ KOKKOS_INLINE_FUNCTION Activated<float> tanh_parts(float a) {
 #else
   e4 = Kokkos::exp2(exponent);
 #endif
-  // Where the exponent has overflowed, the difference says nothing.
-  if (e4 > 0) e4 = Kokkos::fma(e4, missing * ln_2, e4);
+  // Where the exponent overflows (|a| > 1e38) this makes a NaN.
+  e4                     = Kokkos::fma(e4, missing * ln_2, e4);
   float const one_plus_e = Kokkos::fma(0.25f, e4, 1.0f);
 #if defined(__CUDA_ARCH__)
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(one_plus_e));
@@ -58,6 +62,70 @@ KOKKOS_INLINE_FUNCTION Activated<double> tanh_parts(double a) {
   return {Kokkos::copysign(-em * r, a), 4 * e * r * r};
 }
 
+/// One row as TanhRoot sees it.
+template <class T>
+struct RowMath {
+  using Value                   = T;
+  using Scalar                  = T;
+  using Bits                    = typename RootConstants<T>::Bits;
+  static constexpr T slope_unit = 1;
+
+  KOKKOS_INLINE_FUNCTION static T splat(T x) { return x; }
+  KOKKOS_INLINE_FUNCTION static T abs(T x) { return Kokkos::abs(x); }
+  KOKKOS_INLINE_FUNCTION static T fma(T a, T b, T c) { return Kokkos::fma(a, b, c); }
+  KOKKOS_INLINE_FUNCTION static T log(T x) { return Kokkos::log(x); }
+  KOKKOS_INLINE_FUNCTION static T with_sign(T x, T sign) { return Kokkos::copysign(x, sign); }
+  KOKKOS_INLINE_FUNCTION static T from_bits(T x) { return T(Kokkos::bit_cast<Bits>(x)); }
+  KOKKOS_INLINE_FUNCTION static T to_bits(T x) { return Kokkos::bit_cast<T>(Bits(x)); }
+  /// On a GPU each row leaves the loop by itself.
+  KOKKOS_INLINE_FUNCTION static bool any(bool going) { return going; }
+
+  KOKKOS_INLINE_FUNCTION static void tanh(T x, T& h, T& slope) {
+    auto const parts = tanh_parts(x);
+    h                = parts.h;
+    slope            = parts.slope;
+  }
+
+  template <int N>
+  KOKKOS_INLINE_FUNCTION static T polynomial(T x, T const (&c)[N]) {
+    T p = c[N - 1];
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+    for (int i = N - 2; i >= 0; --i) p = Kokkos::fma(p, x, c[i]);
+    return p;
+  }
+
+  KOKKOS_INLINE_FUNCTION static T reciprocal(T x) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      T r;
+      asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+      return r;
+    }
+#endif
+    return 1 / x;
+  }
+
+  KOKKOS_INLINE_FUNCTION static T divide(T x, T y) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) return x * reciprocal(y);
+#endif
+    return x / y;
+  }
+
+  KOKKOS_INLINE_FUNCTION static T reciprocal_root(T x) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (sizeof(T) == 4) {
+      T r;
+      asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+      return r;
+    }
+#endif
+    return 1 / Kokkos::sqrt(x);
+  }
+};
+
 /// The determinants of successive layers, multiplied until the stack asks for a logarithm.
 ///
 /// `product` serves where the logarithm is of order one; `excess` = product - 1, carried along
@@ -74,7 +142,7 @@ struct LogDeterminant {
   }
 
   KOKKOS_INLINE_FUNCTION void take_log() {
-    sum += distance < T(0.5) ? Kokkos::log1p(excess) : Kokkos::log(Kokkos::abs(product));
+    sum += log_of_product(product, excess, distance < T(0.5));
     product  = 1;
     excess   = 0;
     distance = 0;
@@ -115,17 +183,44 @@ struct LayerRule {
         det_minus_1   = slope * s_minus_1;
         if (a != a) det = a;  // the slope alone would hide a NaN
       }
-      if (log_det_epsilon != 0) {
-        if (det < 0) {
-          det         = -det;
-          det_minus_1 = det - 1;
-        }
-        det += log_det_epsilon;
-        det_minus_1 += log_det_epsilon;
-      }
-      log_det.multiply(det, det_minus_1);
+      multiply<false>(det, det_minus_1, log_det);
       return h;
     }
+  }
+
+  /// The other way: \return h(a) where a + (s - 1) h(a) = a_prime = w.f(z) + b; multiplies the
+  /// determinant of the layer itself, not of its inverse, into `log_det`.
+  template <bool Usual>
+  KOKKOS_INLINE_FUNCTION T undo(T a_prime, T s, T s_minus_1, LogDeterminant<T>& log_det) const {
+    T h, slope, det;
+    if (Usual || activation == Activation::tanh) {
+      auto const root = TanhRoot<RowMath<T>>(s, s_minus_1)(a_prime);
+      h               = root.h;
+      slope           = root.slope;
+      det             = Kokkos::fma(slope, s, h * h);
+    } else {
+      // Both sides' determinants are positive: a and a_prime have the same sign.
+      slope = a_prime >= 0 ? T(1) : negative_slope;
+      det   = Kokkos::fma(slope, s, 1 - slope);
+      h     = slope * a_prime / det;
+      if (a_prime != a_prime) det = a_prime;
+    }
+    multiply<Usual>(det, slope * s_minus_1, log_det);
+    return h;
+  }
+
+ private:
+  template <bool Usual>
+  KOKKOS_INLINE_FUNCTION void multiply(T det, T det_minus_1, LogDeterminant<T>& log_det) const {
+    if (!Usual && log_det_epsilon != 0) {
+      if (det < 0) {
+        det         = -det;
+        det_minus_1 = det - 1;
+      }
+      det += log_det_epsilon;
+      det_minus_1 += log_det_epsilon;
+    }
+    log_det.multiply(det, det_minus_1);
   }
 };
 

@@ -7,33 +7,30 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/impl/map_direction.hpp>
 #include <meander/impl/planar_coefficients.hpp>
 #include <meander/impl/strided.hpp>
 
 #include "access.hpp"
+#include "path.hpp"
 #include "registers.hpp"
+#include "tensor.hpp"
 #include "tiled.hpp"
 
 namespace meander::impl::device {
 
-/// The kernels that can compute the forward map. All of them take every layout, B and L.
-enum class Path {
-  automatic,
-  registers,  ///< D <= max_registers_dim
-  tiled       ///< any D
-};
-
-/// The largest D whose rows fit into the registers of the threads that share them. Where rows are
-/// stored in less than the type of the arithmetic, the tiled kernel would round them between blocks
-/// of layers: registers go further there.
-template <class Storage, class Compute>
-inline constexpr int max_registers_dim = sizeof(Storage) < sizeof(Compute) ? 2048 : 512;
-
 /// The one place that decides. Rows in registers read z once and do the scalar work of a layer once
-/// per row whatever D is; past max_registers_dim only the Gram form does without passes over
-/// memory.
+/// per row whatever D is; they lose where coefficients have to be fetched for too few rows, or
+/// columns are too far apart. The Gram form reads z twice for every 64 layers, and on tensor cores
+/// its products cost little. Where they meet was measured on an H200 (docs/performance.md).
 template <class Storage, class Compute>
-Path choose_path(std::int64_t dim) {
+Path choose_path(std::int64_t dim, std::int64_t layers, Access access) {
+  if constexpr (has_tensor_path<Storage, Compute>) {
+    if (layers == 0) return Path::tiled;  // a copy
+    bool const much_work = dim > 64 && layers >= 32;
+    bool const scattered = dim > 256 && access != Access::rows;
+    if (dim > max_registers_dim<Storage, Compute> || much_work || scattered) return Path::tensor;
+  }
   return dim <= max_registers_dim<Storage, Compute> ? Path::registers : Path::tiled;
 }
 
@@ -43,8 +40,8 @@ Path choose_path(std::int64_t dim) {
 constexpr std::size_t scratch_per_team(int teams) {
   return std::min<std::size_t>(40000, 227 * 1024 / teams - 1536) / 64 * 64;
 }
-/// How the rows of a bucket of dimensions lie in registers, see PlanarForwardRegisters, and how
-/// many threads make a team and teams share a multiprocessor.
+/// How the rows of a bucket of dimensions lie in registers, see PlanarRegisters, and how many
+/// threads make a team and teams share a multiprocessor.
 template <int DimPerLane, int Lanes, int Rows, int Threads, int Teams>
 struct RegisterShape {
   static constexpr int dim_per_lane = DimPerLane;
@@ -57,14 +54,21 @@ struct RegisterShape {
 template <class ExecutionSpace, int Threads, int Teams>
 using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Threads, Teams>>;
 
-template <class Shape, bool ByRows, class ExecutionSpace, class Storage, class Compute>
+template <MapDirection direction>
+std::string map_label(std::string const& kernel) {
+  return std::string("meander::planar::") +
+         (direction == MapDirection::forward ? "forward[" : "inverse[") + kernel + "]";
+}
+
+template <MapDirection direction, class Shape, bool ByRows, class ExecutionSpace, class Storage,
+          class Compute>
 void launch_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                       StridedMatrix<Storage const> const& z, StridedMatrix<Storage> const& y,
                       StridedVector<Storage> const& log_det) {
-  using Kernel = PlanarForwardRegisters<Storage, Compute, Shape::dim_per_lane, Shape::lanes,
-                                        Shape::rows, ByRows>;
+  using Kernel = PlanarRegisters<Storage, Compute, Shape::dim_per_lane, Shape::lanes, Shape::rows,
+                                 ByRows, direction>;
   static std::string const label =
-      "meander::planar::forward[registers,D=" + std::to_string(Kernel::padded_dim) + "]";
+      map_label<direction>("registers,D=" + std::to_string(Kernel::padded_dim));
   constexpr std::size_t fitting = (scratch_per_team(Shape::teams) - Kernel::scratch_bytes(0)) /
                                   (Kernel::pitch * sizeof(Compute));
   int const chunk = static_cast<int>(std::min<std::size_t>(std::max(stack.layers, 1), fitting));
@@ -79,25 +83,31 @@ void launch_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> co
 
 /// Shapes as measured on an H200. About 64 registers of a thread hold rows, four teams of 128
 /// threads share a multiprocessor, and a coefficient serves as many rows as that allows.
-template <int PaddedDim, class ExecutionSpace, class Storage, class Compute>
+template <MapDirection direction, int PaddedDim, class ExecutionSpace, class Storage, class Compute>
 void launch_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                    StridedMatrix<Storage const> const& z, StridedMatrix<Storage> const& y,
                    StridedVector<Storage> const& log_det) {
-  constexpr bool single = sizeof(Compute) == 4;
-  auto const launch     = [&]<class Rows, class Columns>() {
+  constexpr bool single  = sizeof(Compute) == 4;
+  constexpr bool forward = direction == MapDirection::forward;
+  auto const launch      = [&]<class Rows, class Columns>() {
     if (access_to(z, y) == Access::rows)
-      launch_registers<Rows, true>(exec, stack, z, y, log_det);
+      launch_registers<direction, Rows, true>(exec, stack, z, y, log_det);
     else
-      launch_registers<Columns, false>(exec, stack, z, y, log_det);
+      launch_registers<direction, Columns, false>(exec, stack, z, y, log_det);
   };
-  constexpr int lanes   = PaddedDim <= 4 ? 1 : PaddedDim == 8 ? 2 : PaddedDim / 8;
-  constexpr int threads = PaddedDim >= 128 ? 256 : 128;
-  constexpr int teams   = single && PaddedDim == 2 ? 5 : 512 / threads;
+  constexpr int lanes = PaddedDim <= 4 ? 1 : PaddedDim == 8 ? 2 : PaddedDim / 8;
+  // The inverse needs more registers beside the rows: in double a quarter fewer threads then share
+  // a multiprocessor.
+  constexpr bool fewer  = !forward && !single;
+  constexpr int threads = PaddedDim >= 128 && !fewer ? 256 : 128;
+  constexpr int teams   = single && PaddedDim == 2 ? 5 : fewer ? 3 : 512 / threads;
   using Default         = RegisterShape<PaddedDim / lanes, lanes, single ? 8 : 4, threads, teams>;
-  if constexpr (single && PaddedDim == 32) {
-    launch.template operator()<Default, RegisterShape<32, 1, 4, 128, 3>>();
+  if constexpr (single && PaddedDim == 32 && !forward) {
+    launch.template operator()<Default, RegisterShape<16, 2, 4, 128, 4>>();
+  } else if constexpr (single && PaddedDim == 32) {
+    launch.template operator()<Default, RegisterShape<32, 1, 2, 128, 5>>();
   } else if constexpr (single && PaddedDim == 64) {
-    launch.template operator()<Default, RegisterShape<16, 4, 4, 128, 4>>();
+    launch.template operator()<Default, RegisterShape<16, 4, 4, 128, forward ? 5 : 4>>();
   } else if constexpr (single && (PaddedDim == 128 || PaddedDim == 256)) {
     using Shape = RegisterShape<16, PaddedDim / 16, 4, 256, 2>;
     launch.template operator()<Shape, Shape>();
@@ -107,7 +117,8 @@ void launch_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> const
     using Shape = RegisterShape<PaddedDim / 32, 32, 1, 128, 2>;
     launch.template operator()<Shape, Shape>();
   } else if constexpr (single && PaddedDim == 16) {
-    launch.template operator()<Default, RegisterShape<4, 4, 8, 128, 4>>();
+    using Shape = RegisterShape<4, 4, 8, 128, 4>;
+    launch.template operator()<Shape, Shape>();
   } else if constexpr (PaddedDim == 512) {
     using Rows    = RegisterShape<16, 32, single ? 4 : 2, 256, 2>;
     using Columns = RegisterShape<16, 32, single ? 4 : 2, 128, 3>;
@@ -117,14 +128,14 @@ void launch_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> const
   }
 }
 
-template <int Block, bool ByRows, class ExecutionSpace, class Storage, class Compute>
+template <MapDirection direction, int Block, bool ByRows, class ExecutionSpace, class Storage,
+          class Compute>
 void launch_tiled(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                   StridedMatrix<Storage const> const& z, StridedMatrix<Storage> const& y,
                   StridedVector<Storage> const& log_det) {
-  using Kernel = PlanarForwardTiled<Storage, Compute, Block, ByRows>;
-  static std::string const label =
-      "meander::planar::forward[tiled,layers=" + std::to_string(Block) + "]";
-  int const tiles = static_cast<int>((z.extent0 + Kernel::rows - 1) / Kernel::rows);
+  using Kernel                   = PlanarTiled<Storage, Compute, Block, ByRows, direction>;
+  static std::string const label = map_label<direction>("tiled,layers=" + std::to_string(Block));
+  int const tiles                = static_cast<int>((z.extent0 + Kernel::rows - 1) / Kernel::rows);
   Kokkos::parallel_for(
       label,
       Policy<ExecutionSpace, Kernel::threads, Kernel::teams>(exec, tiles, Kernel::threads)
@@ -132,43 +143,69 @@ void launch_tiled(ExecutionSpace const& exec, PlanarCoefficients<Compute> const&
       Kernel{stack, z, y, log_det});
 }
 
-/// The forward map for checked arguments. A path that is forced must accept the stack's dimension.
-template <class ExecutionSpace, class Storage, class Compute>
-void planar_forward(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
-                    StridedMatrix<Storage const> z, StridedMatrix<Storage> y,
-                    StridedVector<Storage> log_det, Path path) {
+template <MapDirection direction, int Blocks, bool ByRows, class ExecutionSpace>
+void launch_tensor(ExecutionSpace const& exec, PlanarCoefficients<float> const& stack,
+                   StridedMatrix<float const> const& z, StridedMatrix<float> const& y,
+                   StridedVector<float> const& log_det) {
+  using Kernel = PlanarTensor<Blocks, ByRows, direction>;
+  static std::string const label =
+      map_label<direction>("tensor,layers=" + std::to_string(Blocks * Kernel::block));
+  int const teams =
+      static_cast<int>((z.extent0 + Kernel::rows_per_team - 1) / Kernel::rows_per_team);
+  Kokkos::parallel_for(
+      label,
+      Policy<ExecutionSpace, Kernel::threads, Kernel::teams>(exec, teams, Kernel::threads)
+          .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes())),
+      Kernel{stack, z, y, log_det, access_to(z, y)});
+}
+
+template <MapDirection direction, class ExecutionSpace>
+void launch_tensor(ExecutionSpace const& exec, PlanarCoefficients<float> const& stack,
+                   StridedMatrix<float const> const& z, StridedMatrix<float> const& y,
+                   StridedVector<float> const& log_det) {
+  auto const launch = [&]<int Blocks>() {
+    if (stack.dim % 4 == 0 && access_to(z, y) == Access::rows)
+      launch_tensor<direction, Blocks, true>(exec, stack, z, y, log_det);
+    else
+      launch_tensor<direction, Blocks, false>(exec, stack, z, y, log_det);
+  };
+  if (stack.layers <= 16) return launch.template operator()<1>();
+  if (stack.layers <= 32) return launch.template operator()<2>();
+  launch.template operator()<4>();
+}
+
+template <MapDirection direction, class ExecutionSpace, class Storage, class Compute>
+void planar_map(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
+                StridedMatrix<Storage const> z, StridedMatrix<Storage> y,
+                StridedVector<Storage> log_det, Path path) {
   if (z.extent0 == 0) return;
-  if (path == Path::automatic) path = choose_path<Storage, Compute>(stack.dim);
+  if (path == Path::automatic)
+    path = choose_path<Storage, Compute>(stack.dim, stack.layers, access_to(z, y));
+  if constexpr (has_tensor_path<Storage, Compute>)
+    if (path == Path::tensor) return launch_tensor<direction>(exec, stack, z, y, log_det);
   if (path == Path::tiled) {
-    constexpr int long_block = sizeof(Compute) == 4 ? 64 : 32;
+    constexpr int long_block = tiled_block<Compute>;
     // The packs of this kernel are of 16 bytes whatever D is.
     bool const by_rows = stack.dim % 4 == 0 && access_to(z, y) == Access::rows;
     if (stack.layers <= 16)
-      return by_rows ? launch_tiled<16, true>(exec, stack, z, y, log_det)
-                     : launch_tiled<16, false>(exec, stack, z, y, log_det);
-    return by_rows ? launch_tiled<long_block, true>(exec, stack, z, y, log_det)
-                   : launch_tiled<long_block, false>(exec, stack, z, y, log_det);
+      return by_rows ? launch_tiled<direction, 16, true>(exec, stack, z, y, log_det)
+                     : launch_tiled<direction, 16, false>(exec, stack, z, y, log_det);
+    return by_rows ? launch_tiled<direction, long_block, true>(exec, stack, z, y, log_det)
+                   : launch_tiled<direction, long_block, false>(exec, stack, z, y, log_det);
   }
-  if (stack.dim <= 2) return launch_bucket<2>(exec, stack, z, y, log_det);
-  if (stack.dim <= 4) return launch_bucket<4>(exec, stack, z, y, log_det);
-  if (stack.dim <= 8) return launch_bucket<8>(exec, stack, z, y, log_det);
-  if (stack.dim <= 16) return launch_bucket<16>(exec, stack, z, y, log_det);
-  if (stack.dim <= 32) return launch_bucket<32>(exec, stack, z, y, log_det);
-  if (stack.dim <= 64) return launch_bucket<64>(exec, stack, z, y, log_det);
-  if (stack.dim <= 128) return launch_bucket<128>(exec, stack, z, y, log_det);
-  if (stack.dim <= 256) return launch_bucket<256>(exec, stack, z, y, log_det);
+  if (stack.dim <= 2) return launch_bucket<direction, 2>(exec, stack, z, y, log_det);
+  if (stack.dim <= 4) return launch_bucket<direction, 4>(exec, stack, z, y, log_det);
+  if (stack.dim <= 8) return launch_bucket<direction, 8>(exec, stack, z, y, log_det);
+  if (stack.dim <= 16) return launch_bucket<direction, 16>(exec, stack, z, y, log_det);
+  if (stack.dim <= 32) return launch_bucket<direction, 32>(exec, stack, z, y, log_det);
+  if (stack.dim <= 64) return launch_bucket<direction, 64>(exec, stack, z, y, log_det);
+  if (stack.dim <= 128) return launch_bucket<direction, 128>(exec, stack, z, y, log_det);
+  if (stack.dim <= 256) return launch_bucket<direction, 256>(exec, stack, z, y, log_det);
   if constexpr (max_registers_dim < Storage, Compute >> 512) {
-    if (stack.dim > 1024) return launch_bucket<2048>(exec, stack, z, y, log_det);
-    if (stack.dim > 512) return launch_bucket<1024>(exec, stack, z, y, log_det);
+    if (stack.dim > 1024) return launch_bucket<direction, 2048>(exec, stack, z, y, log_det);
+    if (stack.dim > 512) return launch_bucket<direction, 1024>(exec, stack, z, y, log_det);
   }
-  launch_bucket<512>(exec, stack, z, y, log_det);
-}
-
-template <class ExecutionSpace, class Storage, class Compute>
-void planar_forward(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
-                    StridedMatrix<Storage const> z, StridedMatrix<Storage> y,
-                    StridedVector<Storage> log_det) {
-  planar_forward(exec, stack, z, y, log_det, Path::automatic);
+  launch_bucket<direction, 512>(exec, stack, z, y, log_det);
 }
 
 }  // namespace meander::impl::device

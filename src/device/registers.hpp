@@ -5,6 +5,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/impl/map_direction.hpp>
 #include <meander/impl/planar_coefficients.hpp>
 #include <meander/impl/strided.hpp>
 
@@ -14,26 +15,28 @@
 
 namespace meander::impl::device {
 
-/// The forward map with the rows held in registers. `Lanes` neighbouring threads share `Rows` rows,
-/// each thread holds `Rows` x `DimPerLane` numbers of them; a layer is a dot product in every
-/// thread, a sum over the lanes, the scalar work shared out among them, and an update. The
-/// coefficients come from level-0 scratch: each number loaded serves `Rows` rows.
+/// The forward or the inverse map with the rows held in registers. `Lanes` neighbouring threads
+/// share `Rows` rows, each thread holds `Rows` x `DimPerLane` numbers of them; a layer is a dot
+/// product in every thread, a sum over the lanes, the scalar work shared out among them, and an
+/// update. The coefficients come from level-0 scratch: each number loaded serves `Rows` rows.
 ///
 /// One tile of rows per team; its scratch takes the coefficients in chunks of layers.
 ///
 /// `ByRows` kernels move packs of coordinates of a row; the others packs of rows of a column, or
 /// single numbers.
-template <class Storage, class Compute, int DimPerLane, int Lanes, int Rows, bool ByRows>
-struct PlanarForwardRegisters {
-  static constexpr int padded_dim = DimPerLane * Lanes;
+template <class Storage, class Compute, int DimPerLane, int Lanes, int Rows, bool ByRows,
+          MapDirection direction>
+struct PlanarRegisters {
+  static constexpr bool is_forward = direction == MapDirection::forward;
+  static constexpr int padded_dim  = DimPerLane * Lanes;
   static constexpr int pack = DimPerLane * sizeof(Storage) < 16 ? DimPerLane : 16 / sizeof(Storage);
   static constexpr int packs    = DimPerLane / pack;
   static constexpr int row_pack = Rows * sizeof(Storage) < 16 ? Rows : 16 / sizeof(Storage);
   static constexpr int pitch = 2 * padded_dim + 4;  ///< scratch per layer: w, u_hat, four scalars
 
   /// Rows are first touched when the coefficients are in scratch, so that a thread waits for both
-  /// at once. Elsewhere the registers that this takes are worth more.
-  static constexpr bool patient = ByRows && sizeof(Compute) == 4;
+  /// at once. Elsewhere the registers that this takes are worth more, and at D = 16 there are none.
+  static constexpr bool patient = is_forward && ByRows && sizeof(Compute) == 4 && padded_dim != 16;
 
   using Sum = LaneSum<Lanes, Rows>;
 
@@ -80,10 +83,11 @@ struct PlanarForwardRegisters {
     if constexpr (patient)
       stage(team, scratch, 0, stack.layers < layers_per_chunk ? stack.layers : layers_per_chunk);
     accept(arriving, row);
-    for (std::int32_t first = 0; first < stack.layers; first += layers_per_chunk) {
+    for (std::int32_t done = 0; done < stack.layers; done += layers_per_chunk) {
       std::int32_t const count =
-          stack.layers - first < layers_per_chunk ? stack.layers - first : layers_per_chunk;
-      if (!patient || first > 0) stage(team, scratch, first, count);
+          stack.layers - done < layers_per_chunk ? stack.layers - done : layers_per_chunk;
+      if (!patient || done > 0)
+        stage(team, scratch, is_forward ? done : stack.layers - done - count, count);
       if (rule.usual())
         layers<true>(rule, scratch, count, place, row, dets);
       else
@@ -142,9 +146,15 @@ struct PlanarForwardRegisters {
       scalars[0]             = stack.b[first + l];
       scalars[1]             = stack.s[first + l];
       scalars[2]             = stack.s_minus_1[first + l];
-      scalars[3]             = stack.take_log[first + l];
+      scalars[3]             = log_is_due_after(first + l);
     }
     team.team_barrier();
+  }
+
+  /// take_log closes a run of layers after its last one: backwards, before its first.
+  KOKKOS_INLINE_FUNCTION Compute log_is_due_after(std::int32_t l) const {
+    if constexpr (is_forward) return stack.take_log[l];
+    return l > 0 ? stack.take_log[l - 1] : Compute(1);
   }
 
   template <bool Usual>
@@ -153,12 +163,18 @@ struct PlanarForwardRegisters {
                                      Compute (&row)[Rows][DimPerLane],
                                      LogDeterminant<Compute> (&dets)[Sum::owned_rows]) const {
 #pragma unroll 1
-    for (std::int32_t l = 0; l < count; ++l) {
+    for (std::int32_t n = 0; n < count; ++n) {
+      std::int32_t const l         = is_forward ? n : count - 1 - n;
       Compute const* const w       = scratch + l * pitch;
       Compute const* const u_hat   = w + padded_dim;
       Compute const* const scalars = u_hat + padded_dim;
 
-      Compute dot[Rows] = {};
+      constexpr bool from_b = Lanes == 1 && DimPerLane <= 4;  // one addition less
+      Compute const b = scalars[0], s = scalars[1], s_minus_1 = scalars[2];
+      bool const log_is_due = scalars[3] != 0;
+      Compute dot[Rows];
+#pragma unroll
+      for (int i = 0; i < Rows; ++i) dot[i] = from_b ? b : Compute(0);
 #pragma unroll
       for (int k = packs - 1; k >= 0; --k) {
         auto const wk = load_pack<pack>(w + place.coordinate(k));
@@ -171,11 +187,13 @@ struct PlanarForwardRegisters {
       Sum::reduce(dot, place.lane);
 
       Compute h[Sum::owned_rows];
-      Compute const b = scalars[0], s = scalars[1], s_minus_1 = scalars[2];
-      bool const log_is_due = scalars[3] != 0;
 #pragma unroll
       for (int i = 0; i < Sum::owned_rows; ++i) {
-        h[i] = rule.template apply<Usual>(dot[i] + b, s, s_minus_1, dets[i]);
+        Compute const a = from_b ? dot[i] : dot[i] + b;
+        if constexpr (is_forward)
+          h[i] = rule.template apply<Usual>(a, s, s_minus_1, dets[i]);
+        else
+          h[i] = -rule.template undo<Usual>(a, s, s_minus_1, dets[i]);
       }
       if (log_is_due)
 #pragma unroll
@@ -301,7 +319,8 @@ struct PlanarForwardRegisters {
     for (int i = 0; i < Sum::owned_rows; ++i) {
       int const r = place.row(Sum::first_owned_row(place.lane) + i);
       if (r < place.rows)
-        log_det.data[(place.first_row + r) * log_det.stride0] = Storage(dets[i].sum);
+        log_det.data[(place.first_row + r) * log_det.stride0] =
+            Storage(is_forward ? dets[i].sum : 0 - dets[i].sum);
     }
   }
 };

@@ -5,6 +5,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/impl/map_direction.hpp>
 #include <meander/impl/planar_coefficients.hpp>
 #include <meander/impl/strided.hpp>
 
@@ -15,18 +16,22 @@ namespace meander::impl::device {
 
 /// The forward map in Gram form, for any D and L. For a block of `Block` layers and a tile of rows:
 ///   A = Z Wt,  a_i = A_i + b_i + sum over j < i of (w_i . u_hat_j) h_j,  Y = Z + H U_hat.
+/// The inverse map is the same from the last layer to the first, with the sum over j > i and -h for
+/// h.
 /// Two matrix products with the numbers of a thread's output in registers, and between them a
 /// triangular recurrence on scalars, one row per thread. A longer stack takes further blocks, each
 /// of which starts from Y.
 ///
 /// `ByRows` kernels move packs of coordinates of a row, the others single numbers.
-template <class Storage, class Compute, int Block, bool ByRows>
-struct PlanarForwardTiled {
-  static constexpr int threads = 128;
-  static constexpr int teams   = 3;    ///< that share a multiprocessor
-  static constexpr int rows    = 128;  ///< per tile: one per thread in the recurrence
-  static constexpr int width   = 16 / sizeof(Compute);  ///< numbers in 16 bytes
-  static constexpr int depth   = 16;                    ///< coordinates, or layers, staged at once
+template <class Storage, class Compute, int Block, bool ByRows, MapDirection direction>
+struct PlanarTiled {
+  static constexpr bool is_forward = direction == MapDirection::forward;
+  static constexpr int threads     = 128;
+  /// That share a multiprocessor. The inverse in double needs more registers.
+  static constexpr int teams = is_forward || sizeof(Compute) == 4 ? 3 : 2;
+  static constexpr int rows  = 128;  ///< per tile: one per thread in the recurrence
+  static constexpr int width = 16 / sizeof(Compute);  ///< numbers in 16 bytes
+  static constexpr int depth = 16;                    ///< coordinates, or layers, staged at once
 
   /// A thread's part of A: a_rows x a_layers; of Y: y_rows x y_columns.
   static constexpr int a_layers  = Block >= 64 ? 8 : 4;
@@ -61,7 +66,9 @@ struct PlanarForwardTiled {
         static_cast<std::int32_t>(z.extent0 - first_row < rows ? z.extent0 - first_row : rows);
     LogDeterminant<Compute> det;
     StridedMatrix<Storage const> source = z;
-    for (std::int32_t first = 0; first < stack.layers; first += Block) {
+    std::int32_t const blocks           = (stack.layers + Block - 1) / Block;
+    for (std::int32_t i = 0; i < blocks; ++i) {
+      std::int32_t const first = (is_forward ? i : blocks - 1 - i) * Block;
       product(team, scratch, source, first_row, count, first);
       recurrence(team, scratch, first, det);
       update(team, scratch, source, first_row, count, first);
@@ -70,7 +77,8 @@ struct PlanarForwardTiled {
     }
     if (stack.layers == 0) copy(team, first_row, count);
     if (log_det.data != nullptr && team.team_rank() < count)
-      log_det.data[(first_row + team.team_rank()) * log_det.stride0] = Storage(det.sum);
+      log_det.data[(first_row + team.team_rank()) * log_det.stride0] =
+          Storage(is_forward ? det.sum : 0 - det.sum);
   }
 
   /// A = Z Wt for one block of layers, left in scratch as A[layer][row].
@@ -182,9 +190,13 @@ struct PlanarForwardTiled {
   template <bool Usual>
   KOKKOS_INLINE_FUNCTION void recurrence(LayerRule<Compute> const& rule, Compute* mine,
                                          std::int32_t first, LogDeterminant<Compute>& det) const {
-    constexpr int step = 4;  // layers whose sums over the earlier ones go together
+    constexpr int step = 4;  // layers whose sums over the others go together
+    std::int32_t const layers =
+        stack.layers - first < Block ? stack.layers - first : std::int32_t(Block);
+    std::int32_t const steps = (layers + step - 1) / step;
 #pragma unroll 1
-    for (int base = 0; base < Block && first + base < stack.layers; base += step) {
+    for (int n = 0; n < steps; ++n) {
+      int const base = (is_forward ? n : steps - 1 - n) * step;
       Compute a[step], h[step];
       Compute const* gram[step];
 #pragma unroll
@@ -195,8 +207,11 @@ struct PlanarForwardTiled {
         a[i]    = mine[(base + i) * row_pitch] + stack.b[l];
         gram[i] = stack.gram + std::size_t(l) * stack.gram_group + first % stack.gram_group;
       }
+      // Those that have their h: before these layers, or, backwards, behind them. Past the last
+      // layer A is zero, and so is the Gram matrix.
 #pragma unroll 1
-      for (int j = 0; j < base; j += step) {
+      for (int j = is_forward ? 0 : base + step; j < (is_forward ? base : steps * step);
+           j += step) {
         Compute hj[step];
 #pragma unroll
         for (int c = 0; c < step; ++c) hj[c] = mine[(j + c) * row_pitch];
@@ -208,15 +223,28 @@ struct PlanarForwardTiled {
         }
       }
 #pragma unroll
-      for (int i = 0; i < step; ++i) {
+      for (int k = 0; k < step; ++k) {
+        int const i          = is_forward ? k : step - 1 - k;
         std::int32_t const l = first + base + i;
-        if (l >= stack.layers) break;
+        if (l >= stack.layers) {
+          h[i] = 0;
+          continue;
+        }
 #pragma unroll
-        for (int j = 0; j < i; ++j) a[i] = Kokkos::fma(gram[i][base + j], h[j], a[i]);
+        for (int j = is_forward ? 0 : i + 1; j < (is_forward ? i : step); ++j)
+          a[i] = Kokkos::fma(gram[i][base + j], h[j], a[i]);
         // A row that holds an infinity comes out NaN; the activation would hide it.
-        if (l == 0) a[i] += a[i] - a[i];
-        h[i] = rule.template apply<Usual>(a[i], stack.s[l], stack.s_minus_1[l], det);
-        if (stack.take_log[l] != 0) det.take_log();
+        if (l == (is_forward ? 0 : stack.layers - 1)) a[i] += a[i] - a[i];
+        bool log_is_due;
+        if constexpr (is_forward) {
+          h[i]       = rule.template apply<Usual>(a[i], stack.s[l], stack.s_minus_1[l], det);
+          log_is_due = stack.take_log[l] != 0;
+        } else {
+          h[i] = -rule.template undo<Usual>(a[i], stack.s[l], stack.s_minus_1[l], det);
+          // take_log closes a run of layers after its last one: backwards, before its first.
+          log_is_due = l == 0 || stack.take_log[l - 1] != 0;
+        }
+        if (log_is_due) det.take_log();
         mine[(base + i) * row_pitch] = h[i];
       }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -122,6 +123,46 @@ template <class T, Activation activation>
 MEANDER_INLINE vec<T> one_minus_slope(ActivationValues<T> const& v) {
   return activation == Activation::tanh ? v.h * v.h : T(1) - T(4) * v.quarter_slope;
 }
+
+/// A vector of rows as TanhRoot sees it.
+template <class T>
+struct VectorMath {
+  using Value                   = vec<T>;
+  using Scalar                  = T;
+  static constexpr T slope_unit = 4;
+
+  MEANDER_INLINE static vec<T> splat(T x) { return host::splat<T>(x); }
+  MEANDER_INLINE static vec<T> abs(vec<T> x) { return host::abs<T>(x); }
+  MEANDER_INLINE static vec<T> fma(vec<T> a, vec<T> b, vec<T> c) { return host::fma(a, b, c); }
+  MEANDER_INLINE static T log(T x) { return std::log(x); }
+  MEANDER_INLINE static T reciprocal(T x) { return T(1) / x; }
+  MEANDER_INLINE static vec<T> reciprocal(vec<T> x) { return T(1) / x; }
+  MEANDER_INLINE static vec<T> divide(vec<T> x, vec<T> y) { return x / y; }
+  MEANDER_INLINE static vec<T> reciprocal_root(vec<T> x) { return T(1) / sqrt(x); }
+  MEANDER_INLINE static vec<T> from_bits(vec<T> x) {
+    return __builtin_convertvector((ivec<T>)x, vec<T>);
+  }
+  MEANDER_INLINE static vec<T> to_bits(vec<T> x) {
+    return (vec<T>)__builtin_convertvector(x, ivec<T>);
+  }
+  MEANDER_INLINE static bool any(ivec<T> lanes) { return host::any<T>(lanes); }
+
+  /// x >= 0 with the sign of another number.
+  MEANDER_INLINE static vec<T> with_sign(vec<T> x, vec<T> sign) {
+    return (vec<T>)((ivec<T>)x ^ ((ivec<T>)sign ^ (ivec<T>)host::abs<T>(sign)));
+  }
+
+  MEANDER_INLINE static void tanh(vec<T> x, vec<T>& h, vec<T>& quarter_slope) {
+    ActivationValues<T> const v = tanh_values<T>(x);
+    h                           = v.h;
+    quarter_slope               = v.quarter_slope;
+  }
+
+  template <int N>
+  MEANDER_INLINE static vec<T> polynomial(vec<T> x, T const (&c)[N]) {
+    return host::polynomial<T>(x, x * x, c);
+  }
+};
 
 template <class T>
 struct Log;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #elif defined(__ARM_NEON) && defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -87,6 +90,52 @@ MEANDER_INLINE vec<T> abs(vec<T> x) {
   constexpr auto sign = std::is_same_v<T, float> ? std::int64_t(0x80000000) : INT64_MIN;
   using lane          = std::remove_reference_t<decltype(ivec<T>{}[0])>;
   return (vec<T>)((ivec<T>)x & ~(ivec<T>{} + lane(sign)));
+}
+
+/// (std::sqrt on the lanes would also look for negative ones, to set errno. GCC 12 warns of what
+/// the plain AVX-512 forms expand to; the masked ones, with nothing masked out, are the same.)
+MEANDER_INLINE vec<float> sqrt(vec<float> x) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return (vec<float>)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (vec<float>)_mm256_sqrt_ps((__m256)x);
+#elif defined(__SSE2__)
+  return (vec<float>)_mm_sqrt_ps((__m128)x);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+  return (vec<float>)vsqrtq_f32((float32x4_t)x);
+#else
+  for (int i = 0; i < width<float>; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+#endif
+}
+
+MEANDER_INLINE vec<double> sqrt(vec<double> x) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return (vec<double>)_mm512_maskz_sqrt_pd(0xff, (__m512d)x);
+#elif defined(__AVX2__) && defined(__FMA__)
+  return (vec<double>)_mm256_sqrt_pd((__m256d)x);
+#elif defined(__SSE2__)
+  return (vec<double>)_mm_sqrt_pd((__m128d)x);
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+  return (vec<double>)vsqrtq_f64((float64x2_t)x);
+#else
+  for (int i = 0; i < width<double>; ++i) x[i] = std::sqrt(x[i]);
+  return x;
+#endif
+}
+
+/// Whether any lane of a comparison is true.
+template <class T>
+MEANDER_INLINE bool any(ivec<T> lanes) {
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+  return _mm512_test_epi64_mask((__m512i)lanes, (__m512i)lanes) != 0;
+#elif defined(__AVX2__) && defined(__FMA__)
+  return !_mm256_testz_si256((__m256i)lanes, (__m256i)lanes);
+#else
+  std::int64_t words[vector_bytes / 8];
+  __builtin_memcpy(words, &lanes, sizeof lanes);
+  return (words[0] | words[1]) != 0;
+#endif
 }
 
 /// Makes the compiler hold x in a register. Else it loads x again for each multiply-add, since an

@@ -72,9 +72,15 @@ void push(meander::PlanarStack<float> const& stack, Matrix<float> const& y,
   meander::forward(space(), stack, y, y, Vector<float const>(log_det));
 #elif defined(LOG_DET_OF_ANOTHER_TYPE)
   meander::forward(space(), stack, y, y, Vector<double>("log_det", 1));
+#elif defined(INVERSE_INTO_CONST)
+  meander::inverse(space(), stack, y, Matrix<float const>(y), log_det);
+#elif defined(INVERSE_LOG_DET_OF_RANK_2)
+  meander::inverse(space(), stack, y, y, y);
 #else
   Kokkos::View<float[4][3], Kokkos::LayoutLeft, space> const fixed("fixed");
   meander::forward(space(), stack, Matrix<float const>(y), y, log_det);
   meander::forward(space(), stack, fixed, fixed);
+  meander::inverse(space(), stack, Matrix<float const>(y), y, log_det);
+  meander::inverse(space(), stack, fixed, fixed);
 #endif
 }

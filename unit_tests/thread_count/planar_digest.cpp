@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints a digest of every bit of y and log_det for a list of cases, one line each:
-// same_digest.cmake compares what different numbers of threads print. The first line says how many
-// the host has.
+// Prints a digest of every bit of forward's y and log_det, and of what inverse makes of z, for a
+// list of cases, one line each: same_digest.cmake compares what different numbers of threads print.
+// The first line says how many the host has.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -61,6 +61,10 @@ void digest(char const* name, Case const& c, meander::PlanarOptions const& optio
   meander::forward(exec, stack, z, y, log_det);
   exec.fence();
   Digest digest;
+  digest.add(y);
+  digest.add(log_det);
+  meander::inverse(exec, stack, z, y, log_det);
+  exec.fence();
   digest.add(y);
   digest.add(log_det);
   std::printf("%s %s L=%d D=%d B=%d %s %016llx\n", name,

@@ -19,6 +19,12 @@ void check_stack_extents(std::int64_t layers, std::int64_t dim, std::int64_t max
 
 void check_options(PlanarOptions const& options);
 
+/// A stack whose options do not say that it has an inverse is not inverted.
+void check_invertible(char const* function, PlanarOptions const& options);
+
+/// \throws std::invalid_argument that says that the layer, of this w.u, has no inverse
+[[noreturn]] void refuse_layer(std::int64_t layer, double w_dot_u, PlanarOptions const& options);
+
 /// Where the elements of a View lie, whatever their type; a vector is a matrix of one column.
 struct Elements {
   void const* data;

@@ -15,9 +15,10 @@ namespace meander::impl {
 /// side by side, so that a kernel which handles a whole group reads them in order. Element (l, d)
 /// of w and u_hat is at index(l, d). With group = 1 that is the row-major (L, padded_dim) matrix.
 ///
-/// `gram` holds, for layers i > j of one group of `gram_group` layers, w_i . u_hat_j at
+/// `gram` holds, for any two layers i, j of one group of `gram_group` layers, w_i . u_hat_j at
 /// (i * gram_group + j % gram_group): the chain of such a group needs only scalars per row (Gram
-/// form).
+/// form). The forward map reads the numbers with j < i, the inverse those with j > i. Not the
+/// diagonal: that is s_minus_1.
 template <class T>
 struct PlanarCoefficients {
   T* w         = nullptr;
@@ -28,7 +29,10 @@ struct PlanarCoefficients {
   T* gram      = nullptr;
   /// 1 where the running product of determinants must go through a logarithm after this layer, else
   /// 0. The last layer's is always 1. Set so that the product can neither overflow nor underflow.
-  T* take_log             = nullptr;
+  T* take_log = nullptr;
+  /// The same numbers once more in the form of device/tensor_coefficients.hpp; null where no kernel
+  /// reads them.
+  T* parts                = nullptr;
   std::int32_t dim        = 0;
   std::int32_t padded_dim = 0;  ///< dim rounded up to a multiple of 4; the padding is zero
   std::int32_t layers     = 0;

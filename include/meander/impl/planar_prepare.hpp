@@ -53,4 +53,15 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
                     Constraint constraint, StridedMatrix<Parameter const> w,
                     StridedMatrix<Parameter const> u, StridedVector<Parameter const> b);
 
+/// The first layer that has no inverse, and its w.u_hat.
+struct SingularLayer {
+  std::int32_t layer;  ///< the number of layers where there is none
+  double w_dot_u;
+};
+
+/// Looks at the determinants of a prepared stack. Waits for `exec`.
+template <class ExecutionSpace, class Compute>
+SingularLayer planar_find_singular(ExecutionSpace const& exec,
+                                   PlanarCoefficients<Compute> const& c);
+
 }  // namespace meander::impl
