@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# From a fresh clone to trained flows pushed forward, checked and drawn: gets the dependencies, builds the
-# command line tool, runs it on the reference files, and says where the results are.
+# From a fresh clone to trained flows pushed forward, sampled, checked and drawn: gets the dependencies, builds
+# the command line tool, runs it on the reference files, and says where the results are.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
@@ -62,6 +62,23 @@ print_errors()
   printf '(largest |value - truth| / max(1, |truth|); the truth is PyTorch in float64)\n\n'
 }
 
+# The density of the rows that came out, against the float64 truth.
+print_log_prob_error()
+{
+  "$meander" log-prob --model "$data/$1.safetensors" --in "$data/$1.y64.npy" --out "$results/$1.logq.npy"
+  printf '%s: the largest error of log q(x) is %s\n' "$1" \
+    "$("$meander" compare "$results/$1.logq.npy" "$data/$1.logq64.npy")"
+}
+
+# Draws a sample, and its histogram beside the flow's density.
+sample_and_draw()
+{
+  "$meander" sample --model "$data/$1.safetensors" -n 2000000 --seed 1 --out "$results/$1.sample.npy" \
+    --log-prob "$results/$1.sample_logq.npy" --verbose
+  "$meander" density --model "$data/$1.safetensors" --after "$results/$1.sample.npy" --bins 100 \
+    --title-after "2000000 rows drawn" --out "$results/$1.density.png"
+}
+
 draw()
 {
   "$meander" density --before "$data/$1.z.npy" --after "$results/$1.y_double.npy" --out "$results/$1.png"
@@ -77,6 +94,8 @@ run_main_job()
     push_forward "$name"
   done
   print_errors "${names[@]}"
+  print_log_prob_error normflows_twomodes_k16
+  sample_and_draw normflows_twomodes_k16
   draw normflows_twomodes_k16
 }
 
@@ -92,6 +111,7 @@ main()
   run_main_job
   say "results (.npy): ${results#"$root"/}"
   say "picture, samples before and after: ${results#"$root"/}/normflows_twomodes_k16.png"
+  say "picture, density and sample: ${results#"$root"/}/normflows_twomodes_k16.density.png"
 }
 
 main "$@"

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace meander::impl {
@@ -113,17 +116,19 @@ AtomicFile::AtomicFile(std::filesystem::path const& path)
     : path_(path), target_(resolve_links(path)) {
   struct stat status = {};
   bool const exists  = ::stat(target_.c_str(), &status) == 0;
+  // The temporary name may be shorter: not to be found out after hours of work.
+  if (!exists && errno == ENAMETOOLONG) {
+    throw system_error(errno, "cannot write " + path_in_quotes(path_));
+  }
   if (exists && !S_ISREG(status.st_mode)) {
     throw std::runtime_error("cannot write " + path_in_quotes(path_) +
                              ": it exists and is not a regular file");
   }
   if (!target_.has_filename()) throw system_error(ENOENT, "cannot write " + path_in_quotes(path_));
-  auto const stem        = target_.native() + ".partial-" + std::to_string(::getpid());
-  constexpr int attempts = 100;  // leftovers of a killed process that had the same id
-  for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
-    temporary_  = i == 0 ? stem : stem + "-" + std::to_string(i);
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST) break;
+  auto const suffix = ".partial-" + std::to_string(::getpid());
+  create_temporary(target_.native() + suffix);
+  if (descriptor_ < 0 && errno == ENAMETOOLONG) {
+    create_temporary((target_.parent_path() / ("meander" + suffix)).native());
   }
   if (descriptor_ < 0) throw system_error(errno, "cannot write " + path_in_quotes(path_));
   // A replaced file keeps its permissions; where that is not possible the defaults stand.
@@ -132,6 +137,15 @@ AtomicFile::AtomicFile(std::filesystem::path const& path)
 
 AtomicFile::~AtomicFile() { discard(); }
 
+void AtomicFile::create_temporary(std::string const& stem) {
+  constexpr int attempts = 100;  // leftovers of a killed process that had the same id
+  for (int i = 0; i < attempts && descriptor_ < 0; ++i) {
+    temporary_  = i == 0 ? stem : stem + "-" + std::to_string(i);
+    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) return;
+  }
+}
+
 void AtomicFile::discard() {
   if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
@@ -139,18 +153,26 @@ void AtomicFile::discard() {
 }
 
 void AtomicFile::reserve(std::uint64_t size) {
-#ifdef __linux__
-  if (size == 0 ||
-      ::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) == 0) {
-    return;
-  }
-  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) {
+  auto const fail = [&](int error) {
     throw system_error(
-        errno, "cannot write " + path_in_quotes(path_) + " (" + std::to_string(size) + " bytes)");
+        error, "cannot write " + path_in_quotes(path_) + " (" + std::to_string(size) + " bytes)");
+  };
+  if (size == 0) return;
+  struct rlimit limit = {};
+  if (size > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) ||
+      (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur)) {
+    fail(EFBIG);
   }
-#else
-  static_cast<void>(size);
+#ifdef __linux__
+  if (::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) == 0) return;
+  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) fail(errno);
 #endif
+  // The file system cannot reserve; it may still say that there is not enough.
+  struct statvfs status = {};
+  if (::fstatvfs(descriptor_, &status) == 0 && status.f_frsize > 0 &&
+      size / status.f_frsize > status.f_bfree) {
+    fail(ENOSPC);
+  }
 }
 
 void AtomicFile::write(void const* data, std::size_t count) {

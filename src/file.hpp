@@ -44,8 +44,9 @@ class InputFile {
 
 /// \brief A file that appears under its name only when it is complete.
 ///
-/// It is written under a temporary name in the same folder and renamed by commit(). Where the
-/// final name is a symbolic link, the file it points at is replaced and the link stays.
+/// It is written under a temporary name in the same folder (the final one with a suffix, where that
+/// is not too long) and renamed by commit(). Where the final name is a symbolic link, the file it
+/// points at is replaced and the link stays.
 class AtomicFile {
  public:
   /// \brief Creates the temporary file.
@@ -62,7 +63,7 @@ class AtomicFile {
   std::filesystem::path const& temporary() const { return temporary_; }
 
   /// \brief Reserves room on the disk, where the file system can, so that a full disk shows at the
-  /// beginning. \throws std::system_error if there is not enough.
+  /// beginning. \throws std::system_error if there is not enough, or no file can be that large.
   void reserve(std::uint64_t size);
   /// \brief Appends. \throws std::system_error if not everything could be written.
   void write(void const* data, std::size_t count);
@@ -74,6 +75,8 @@ class AtomicFile {
   void discard();
 
  private:
+  void create_temporary(std::string const& stem);
+
   std::filesystem::path path_, target_, temporary_;
   int descriptor_ = -1;
 };

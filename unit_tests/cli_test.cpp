@@ -21,137 +21,12 @@
 
 #include "cli/npy.hpp"
 #include "cli/progress.hpp"
+#include "tool/cli_fixture.hpp"
 #include "tool/files.hpp"
 
 namespace meander::test {
 
 namespace {
-
-std::filesystem::path const data = MEANDER_TEST_DATA;
-char const* const tool           = MEANDER_CLI_PATH;
-
-struct Outcome {
-  int code = 0;  ///< of exit, or minus the signal
-  std::string out, err;
-};
-
-class Cli : public ::testing::Test {
- protected:
-  using Arguments = std::vector<std::string>;
-
-  pid_t start(Arguments const& arguments, char const* stdout_file = nullptr) {
-    auto const out = stdout_file != nullptr ? std::string(stdout_file) : (io_ / "out").native();
-    auto const err = (io_ / "err").native();
-    std::vector<char const*> argv = {tool};
-    for (auto const& argument : arguments) argv.push_back(argument.c_str());
-    argv.push_back(nullptr);
-    pid_t const child = ::fork();
-    if (child == 0) {
-      ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-      ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
-      if (as_nobody_ && (::setgid(nobody) != 0 || ::setuid(nobody) != 0)) ::_exit(cannot_run);
-      ::execv(tool, const_cast<char* const*>(argv.data()));
-      ::_exit(cannot_run);
-    }
-    return child;
-  }
-
-  Outcome wait(pid_t child) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    Outcome outcome;
-    outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-    if (std::filesystem::exists(io_ / "out")) outcome.out = read_bytes(io_ / "out");
-    outcome.err = read_bytes(io_ / "err");
-    return outcome;
-  }
-
-  Outcome run(Arguments const& arguments, char const* stdout_file = nullptr) {
-    return wait(start(arguments, stdout_file));
-  }
-
-  /// The arguments of a forward run in the folder: z.npy to y.npy.
-  Arguments forward(std::string const& model, Arguments const& more = {}) {
-    Arguments arguments = {"forward",     "--model", model,        "--in",
-                           file("z.npy"), "--out",   file("y.npy")};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  void expect_success(Arguments const& arguments) {
-    auto const outcome = run(arguments);
-    EXPECT_EQ(outcome.code, 0);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.err, "");
-  }
-
-  void expect_failure(Arguments const& arguments, std::string const& text, int code = 1) {
-    auto const outcome = run(arguments);
-    EXPECT_EQ(outcome.code, code) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(outcome.err.substr(0, outcome.err.find('\n') + 1), "meander: " + text + "\n");
-  }
-
-  std::string file(std::string const& name) const { return (folder_ / name).native(); }
-  std::string quoted(std::string const& name) const { return "'" + file(name) + "'"; }
-
-  /// z.npy: rows of numbers in [-2, 2).
-  template <class Value>
-  std::vector<Value> make_rows(std::size_t rows, std::size_t cols) {
-    std::vector<Value> values(rows * cols);
-    std::uint32_t state = 1;
-    for (auto& value : values) {
-      state = 1664525U * state + 1013904223U;
-      value = static_cast<Value>(state >> 8U) / static_cast<Value>(1U << 22U) - Value(2);
-    }
-    write_rows("z.npy", values, rows);
-    return values;
-  }
-
-  template <class Value>
-  void write_rows(std::string const& name, std::vector<Value> const& values, std::size_t rows) {
-    auto const shape =
-        "(" + std::to_string(rows) + ", " + std::to_string(values.size() / rows) + ")";
-    write_bytes(file(name), npy(npy_header(sizeof(Value) == 4 ? "<f4" : "<f8", false, shape),
-                                bytes_of(values)));
-  }
-
-  static constexpr unsigned nobody = 65534;
-  static constexpr int cannot_run  = 127;
-
-  Folder folder_;
-  Folder io_;
-  bool as_nobody_ = false;
-};
-
-std::string const bare   = data / "reference_d5_l3.safetensors";
-std::string const bare32 = data / "reference_d32_l8.safetensors";
-
-struct Array {
-  std::vector<std::uint64_t> shape;
-  ScalarType type = ScalarType::float32;
-  std::vector<double> values;
-};
-
-Array read_array(std::filesystem::path const& path) {
-  cli::NpyReader const reader(path);
-  Array array{reader.shape(), reader.type(), {}};
-  array.values.resize(reader.rows() * reader.cols());
-  reader.read(0, reader.rows(), array.values.data());
-  return array;
-}
-
-/// The largest |a - b| / max(1, |b|), or |a - b|.
-double largest_error(Array const& a, Array const& b, bool relative) {
-  EXPECT_EQ(a.shape, b.shape);
-  double largest = 0;
-  for (std::size_t i = 0; i < a.values.size(); ++i) {
-    double const scale = relative ? std::max(1.0, std::abs(b.values[i])) : 1.0;
-    double const error = std::abs(a.values[i] - b.values[i]) / scale;
-    if (!(error <= largest)) largest = error;
-  }
-  return largest;
-}
 
 // What the tool says ----------------------------------------------------------------------------
 
@@ -159,10 +34,12 @@ TEST_F(Cli, HelpAndVersion) {
   auto const help = run({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_EQ(help.err, "");
-  for (char const* word : {"forward", "info", "compare", "density", "Examples:", "Exit codes"}) {
-    EXPECT_NE(help.out.find(word), std::string::npos) << word;
-  }
-  for (std::string const command : {"forward", "info", "compare", "density"}) {
+  std::vector<std::string> const commands = {"forward", "inverse", "log-prob", "sample",
+                                             "info",    "compare", "density"};
+  auto words                              = commands;
+  words.insert(words.end(), {"Examples:", "Exit codes"});
+  for (auto const& word : words) EXPECT_NE(help.out.find(word), std::string::npos) << word;
+  for (auto const& command : commands) {
     auto const outcome = run({command, "--help"});
     EXPECT_EQ(outcome.code, 0);
     EXPECT_EQ(outcome.err, "");
@@ -202,6 +79,8 @@ TEST_F(Cli, WrongUsage) {
                  "--log-det: names the same file as --out", usage);
   expect_failure({"forward", "--model", bare, "--in", file("z.npy"), "--out", bare},
                  "--out: would replace the model file", usage);
+  expect_failure(forward(bare, {"--log-det", file("z.npy")}),
+                 "--log-det: would replace the rows of --in", usage);
   for (std::string const threads : {"0", "-1", "x", "1.5", "99999999999999999999"}) {
     auto const outcome = run(forward(bare, {"--threads", threads}));
     EXPECT_EQ(outcome.code, usage);
@@ -255,23 +134,53 @@ TEST_F(Cli, UnwritableFolder) {
 }
 
 TEST_F(Cli, FullDisk) {
-  auto const outcome = run({"--version"}, "/dev/full");
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_EQ(outcome.err, "meander: cannot write to the standard output: No space left on device\n");
+  std::vector<Arguments> const commands = {
+      {"--version"}, {"--help"}, {"forward", "--help"}, {"info", bare}};
+  for (auto const& arguments : commands) {
+    auto const outcome = run(arguments, "/dev/full");
+    EXPECT_EQ(outcome.code, 1) << arguments.back();
+    EXPECT_EQ(outcome.err,
+              "meander: cannot write to the standard output: No space left on device\n");
+  }
 }
 
-TEST_F(Cli, NormalizingModelNeedsTheInverse) {
-  auto model      = read_model(bare);
-  model.direction = Direction::normalizing;
-  write_model(file("m.safetensors"), model);
+TEST_F(Cli, FileSizeLimit) {
+  make_rows<float>(10000, 5);
+  largest_file_ = 100000;
+  expect_failure(forward(bare),
+                 "cannot write " + quoted("y.npy") + " (200128 bytes): File too large");
+  EXPECT_EQ(folder_.list(), "z.npy");
+}
+
+TEST_F(Cli, LongNames) {
   make_rows<float>(4, 5);
-  expect_failure(
-      forward(file("m.safetensors")),
-      quoted("m.safetensors") +
-          " is normalizing: its stack maps data to latent, so the forward map needs the "
-          "inverse of the stack, which this version does not have; --direction generative "
-          "applies the stack as it is stored");
-  expect_success(forward(file("m.safetensors"), {"--direction", "generative"}));
+  constexpr std::size_t longest = 255;
+  for (std::size_t const length : {longest - 1, longest}) {
+    std::string const name(length, 'y');
+    auto arguments = forward(bare, {"--log-det", file(std::string(length, 'l'))});
+    arguments[6]   = file(name);
+    expect_success(arguments);
+    EXPECT_EQ(read_array(file(name)).shape, (std::vector<std::uint64_t>{4, 5}));
+  }
+  auto const too_long = std::string(longest + 1, 'y');
+  auto arguments      = forward(bare);
+  arguments[6]        = file(too_long);
+  expect_failure(arguments, "cannot write " + quoted(too_long) + ": File name too long");
+  EXPECT_EQ(folder_.list().find("partial"), std::string::npos);
+}
+
+TEST_F(Cli, ThreadsInTheEnvironment) {
+  make_rows<float>(4, 5);
+  for (std::string const threads : {"-3", "0", "x", "1e9"}) {
+    environment_       = {{"KOKKOS_NUM_THREADS", threads}};
+    auto const outcome = run(forward(bare));
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_TRUE(
+        outcome.err.starts_with("meander: KOKKOS_NUM_THREADS: expected a whole number from 1 to "))
+        << outcome.err;
+  }
+  environment_ = {{"KOKKOS_NUM_THREADS", "1"}};
+  expect_success(forward(bare));
 }
 
 // info -------------------------------------------------------------------------------------------
@@ -641,6 +550,15 @@ TEST_F(Cli, Density) {
   expect_success({"density", "--before", data / (name + ".z.npy"), "--after",
                   data / (name + ".y64.npy"), "--range", "-1", "1", "--out", file("p.png")});
   EXPECT_NE(read_bytes(file("p.png")), bytes);
+  make_rows<float>(10, 2);
+  constexpr int usage = 2;
+  auto const other    = data / (name + ".z.npy");
+  expect_failure({"density", "--before", file("z.npy"), "--after", other, "--out", file("z.npy")},
+                 "--out: would replace the file of --before", usage);
+  expect_failure({"density", "--before", other, "--after", file("z.npy"), "--out", file("z.npy")},
+                 "--out: would replace the file of --after", usage);
+  expect_failure({"density", "--after", file("z.npy"), "--out", file("q.png")},
+                 "--before: give either --before or --model", usage);
   make_rows<float>(10, 1);
   expect_failure(
       {"density", "--before", file("z.npy"), "--after", file("z.npy"), "--out", file("q.png")},

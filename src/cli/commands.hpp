@@ -18,6 +18,9 @@ struct Command {
 };
 
 Command add_forward(CLI::App& tool);
+Command add_inverse(CLI::App& tool);
+Command add_log_prob(CLI::App& tool);
+Command add_sample(CLI::App& tool);
 Command add_info(CLI::App& tool);
 Command add_compare(CLI::App& tool);
 Command add_density(CLI::App& tool);

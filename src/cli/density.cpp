@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,7 +14,10 @@
 
 #include "checks.hpp"
 #include "commands.hpp"
+#include "flow_job.hpp"
+#include "model_arguments.hpp"
 #include "npy.hpp"
+#include "paths.hpp"
 #include "picture.hpp"
 
 namespace meander::cli {
@@ -26,10 +30,12 @@ constexpr Colour ink   = {40, 40, 48};
 constexpr Colour paper = {255, 255, 255};
 
 struct DensityArguments {
-  std::string before, after, out;
-  std::string title_before = "before: z", title_after = "after: y";
+  std::string before, after, model, out;
+  std::optional<std::string> title_before, title_after;
   std::vector<std::uint64_t> columns = {0, 1};
   std::vector<double> range;
+  std::optional<int> bins;
+  ModelArguments options;
 };
 
 /// \brief The interval both axes of both panels show.
@@ -123,7 +129,7 @@ double pixel_of(double value, Range range) {
 }
 
 /// \brief The share of the rows in each pixel.
-Field histogram(NpyReader const& file, std::vector<std::uint64_t> const& columns, Range range) {
+Field shares(NpyReader const& file, std::vector<std::uint64_t> const& columns, Range range) {
   Field field(std::size_t{side} * side, 0.0);
   for_each_point(file, columns, 1, [&](double x, double y) {
     double const column = pixel_of(x, range);
@@ -170,6 +176,47 @@ Field density(Field const& counts, std::uint64_t rows) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
   }
   return sum;
+}
+
+/// \brief The same for square bins, each painted in its mean.
+Field binned(Field const& pixels, int bins) {
+  auto const bin_of = [&](int pixel) { return pixel * bins / side; };
+  std::vector<double> sum(static_cast<std::size_t>(bins) * static_cast<std::size_t>(bins), 0.0);
+  std::vector<double> size(sum.size(), 0.0);
+  auto const bin = [&](int x, int y) {
+    return static_cast<std::size_t>(bin_of(y)) * static_cast<std::size_t>(bins) +
+           static_cast<std::size_t>(bin_of(x));
+  };
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) {
+      sum[bin(x, y)] += pixels[cell(x, y)];
+      size[bin(x, y)] += 1;
+    }
+  }
+  Field result(pixels.size());
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) result[cell(x, y)] = sum[bin(x, y)] / size[bin(x, y)];
+  }
+  return result;
+}
+
+/// \brief What a flow on the plane gives each pixel: its density at the middle times the area.
+Field density_of(Model const& model, std::string const& name, Range range) {
+  double const pixel = (range.high - range.low) / side;
+  std::vector<double> middles;
+  middles.reserve(2 * std::size_t{side} * side);
+  for (int y = 0; y < side; ++y) {
+    for (int x = 0; x < side; ++x) {
+      middles.push_back(range.low + (x + 0.5) * pixel);
+      middles.push_back(range.high - (y + 0.5) * pixel);
+    }
+  }
+  auto field = log_prob_of(model, name, middles);
+  for (auto& value : field) {
+    value = std::exp(value) * pixel * pixel;
+    if (!std::isfinite(value)) value = 0;
+  }
+  return field;
 }
 
 void draw_field(Picture& picture, int left, Field const& field, double most) {
@@ -255,40 +302,86 @@ void check(NpyReader const& file, std::vector<std::uint64_t> const& columns) {
   }
 }
 
-void run(DensityArguments const& arguments) {
-  auto const& columns = arguments.columns;
-  NpyReader const before(arguments.before);
-  NpyReader const after(arguments.after);
-  std::array const files = {&before, &after};
-  constexpr double tail  = 0.002;
+/// \brief The rows of a file as a panel shows them.
+Field rows_field(NpyReader const& file, DensityArguments const& arguments, Range range) {
+  auto const pixels = shares(file, arguments.columns, range);
+  return arguments.bins ? binned(pixels, *arguments.bins) : density(pixels, file.rows());
+}
+
+/// \brief From where to where nearly all rows of the files go.
+Range range_of(std::vector<NpyReader const*> const& files,
+               std::vector<std::uint64_t> const& columns) {
+  constexpr double tail = 0.002;
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (auto const* file : files) {
-    check(*file, columns);
     for (auto const& sorted : sample(*file, columns)) {
       low  = std::min(low, quantile(sorted, tail));
       high = std::max(high, quantile(sorted, 1 - tail));
     }
   }
-  auto const range =
-      arguments.range.empty() ? widen(low, high) : Range{arguments.range[0], arguments.range[1]};
+  return widen(low, high);
+}
+
+void check_arguments(DensityArguments const& arguments) {
+  if (arguments.before.empty() == arguments.model.empty()) {
+    throw CLI::ValidationError("--before", "give either --before or --model");
+  }
+  if (!arguments.model.empty() && arguments.columns != std::vector<std::uint64_t>{0, 1}) {
+    throw CLI::ValidationError("--columns", "goes with --before only");
+  }
+  for (auto const& [option, path] :
+       {std::pair{"--before", &arguments.before}, std::pair{"--after", &arguments.after},
+        std::pair{"--model", &arguments.model}}) {
+    if (!path->empty() && same_file(arguments.out, *path)) {
+      throw CLI::ValidationError("--out", std::string("would replace the file of ") + option);
+    }
+  }
+}
+
+Model read_planar_model(DensityArguments const& arguments) {
+  auto model = read_model(arguments.model, arguments.options.read_options());
+  if (model.dim() != 2) {
+    throw std::runtime_error(impl::path_in_quotes(arguments.model) + " has dimension " +
+                             std::to_string(model.dim()) +
+                             ", only a density in the plane is drawn");
+  }
+  return model;
+}
+
+void run(DensityArguments const& arguments) {
+  check_arguments(arguments);
+  auto const& columns = arguments.columns;
+  std::optional<Model> model;
+  std::optional<NpyReader> before;
+  if (!arguments.model.empty()) model = read_planar_model(arguments);
+  if (!arguments.before.empty()) before.emplace(arguments.before);
+  NpyReader const after(arguments.after);
+  std::vector<NpyReader const*> files;
+  if (before) files.push_back(&*before);
+  files.push_back(&after);
+  for (auto const* file : files) check(*file, columns);
+  auto const range = arguments.range.empty() ? range_of(files, columns)
+                                             : Range{arguments.range[0], arguments.range[1]};
   if (!(range.high > range.low) || !std::isfinite(range.high - range.low)) {
     throw std::runtime_error("the range of the axes is empty or not finite");
   }
 
-  std::array<Field, 2> fields;
-  double most = 0;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    fields[i] = density(histogram(*files[i], columns, range), files[i]->rows());
-    most      = std::max(most, std::ranges::max(fields[i]));
-  }
+  std::array const fields = {
+      before ? rows_field(*before, arguments, range) : density_of(*model, arguments.model, range),
+      rows_field(after, arguments, range)};
+  double const most = std::max(std::ranges::max(fields[0]), std::ranges::max(fields[1]));
   if (!(most > 0)) throw std::runtime_error("no row lies within the range of the axes");
   Picture picture(left_margin + side + gap + side + right_margin, top_margin + side + bottom_margin,
                   paper);
-  std::array const titles = {arguments.title_before, arguments.title_after};
-  for (std::size_t i = 0; i < files.size(); ++i) {
+  std::array const titles = {arguments.title_before.value_or(before ? "before: z" : "density q(x)"),
+                             arguments.title_after.value_or(before ? "after: y" : "sample")};
+  std::array<NpyReader const*, 2> const points = {before ? &*before : nullptr, &after};
+  for (std::size_t i = 0; i < fields.size(); ++i) {
     int const left = i == 0 ? left_margin : left_margin + side + gap;
     draw_field(picture, left, fields[i], most);
-    draw_points(picture, left, *files[i], columns, range);
+    if (points[i] != nullptr && !arguments.bins) {
+      draw_points(picture, left, *points[i], columns, range);
+    }
     draw_axes(picture, left, range, titles[i]);
   }
   picture.write_png(arguments.out);
@@ -299,9 +392,11 @@ void run(DensityArguments const& arguments) {
 Command add_density(CLI::App& tool) {
   auto const arguments = std::make_shared<DensityArguments>();
   auto* const command =
-      tool.add_subcommand("density", "Draw the density of samples before and after a flow");
-  command->add_option("--before", arguments->before, "Left panel: rows (.npy)")
-      ->required()
+      tool.add_subcommand("density", "Draw samples, or a flow's density beside a sample");
+  command->add_option("--before", arguments->before, "Left panel: rows (.npy)")->type_name("FILE");
+  command
+      ->add_option("--model", arguments->model,
+                   "Left panel: the density of this flow (.safetensors) on the plane")
       ->type_name("FILE");
   command->add_option("--after", arguments->after, "Right panel: rows (.npy)")
       ->required()
@@ -319,17 +414,24 @@ Command add_density(CLI::App& tool) {
                    "From where to where both axes go (default: nearly all rows)")
       ->expected(2)
       ->type_name("END");
+  command
+      ->add_option("--bins", arguments->bins,
+                   "Show rows as a histogram of N by N bins, not as a smoothed density")
+      ->check(between(1, side, "a whole number from 1 to " + std::to_string(side)))
+      ->type_name("N");
   command->add_option("--title-before", arguments->title_before, "Title of the left panel")
       ->type_name("TEXT");
   command->add_option("--title-after", arguments->title_after, "Title of the right panel")
       ->type_name("TEXT");
+  arguments->options.add_to(*command);
   command->footer(R"(
-Both panels share their axes and their colours, which show the square root of a smoothed density.
-Up to 5000 rows are also drawn as dots. Rows that are not finite are left out.
+Both panels share their axes and their colours, which show the square root of the density. Up to
+5000 rows are also drawn as dots. Rows that are not finite are left out.
 
-Example:
+Examples:
   meander density --before z.npy --after x.npy --out samples.png
-  meander density --before z.npy --after x.npy --out samples.png --range -3 3)");
+  meander density --before z.npy --after x.npy --out samples.png --range -3 3
+  meander density --model model.safetensors --after x.npy --bins 100 --out flow.png)");
   return {command, [arguments] { run(*arguments); }};
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -28,7 +29,8 @@ enum ExitCode { success = 0, failed = 1, usage = 2 };
 
 constexpr char const* footer = R"(Examples:
   meander info model.safetensors
-  meander forward --model model.safetensors --in z.npy --out x.npy --log-det ld.npy
+  meander sample --model model.safetensors -n 1000000 --seed 1 --out x.npy
+  meander log-prob --model model.safetensors --in x.npy --out logq.npy
 
 'meander COMMAND --help' explains a command. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
@@ -46,13 +48,15 @@ int wrong_usage(CLI::App const& tool, std::string const& text) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App tool("Pushes samples through trained normalizing flows.", "meander");
+  CLI::App tool("Trained normalizing flows: samples, densities, and maps of rows in files.",
+                "meander");
   tool.footer(footer);
   tool.set_help_flag("-h,--help", "Print this help and exit");
   tool.set_version_flag("--version", version_text, "Print the versions and backends and exit");
   constexpr std::size_t help_column = 32;
   tool.get_formatter()->column_width(help_column);
-  std::vector<Command> const commands = {add_forward(tool), add_info(tool), add_compare(tool),
+  std::vector<Command> const commands = {add_forward(tool), add_inverse(tool), add_log_prob(tool),
+                                         add_sample(tool),  add_info(tool),    add_compare(tool),
                                          add_density(tool)};
   try {
     tool.parse(argc, argv);
@@ -63,7 +67,9 @@ int run(int argc, char** argv) {
   } catch (CLI::CallForVersion const& version) {
     print(std::string(version.what()) + "\n");
   } catch (CLI::Success const& help) {
-    tool.exit(help);
+    std::ostringstream text;  // not std::cout, which does not say that it failed
+    tool.exit(help, text, text);
+    print(text.str());
   } catch (CLI::ExtrasError const& error) {
     if (!tool.get_subcommands().empty()) return wrong_usage(tool, error.what());
     return wrong_usage(tool, "there is no command " + impl::in_quotes(tool.remaining().front()));

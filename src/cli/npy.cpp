@@ -312,9 +312,14 @@ NpyWriter::NpyWriter(std::filesystem::path const& path, ScalarType type,
   text += std::endian::native == std::endian::big ? '>' : '<';
   text += type == ScalarType::float32 ? "f4" : "f8";
   text += "', 'fortran_order': False, 'shape': (";
-  std::uint64_t size = size_of(type);
+  std::uint64_t size     = size_of(type);
+  constexpr auto largest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   for (std::size_t i = 0; i < shape.size(); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+    if (shape[i] != 0 && size > largest / shape[i]) {
+      throw NpyError("cannot write " + path_in_quotes(path) +
+                     ": no file can hold that many rows of this dimension");
+    }
     size *= shape[i];
   }
   text += shape.size() == 1 ? ",), }" : "), }";
