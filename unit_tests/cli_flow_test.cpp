@@ -313,20 +313,50 @@ TEST_F(CliFlow, SampleMisuse) {
   expect_failure(draw(bare, "1.5"), "--rows: expected a whole number from 0 to 2^63 - 1, got '1.5'",
                  usage);
   expect_failure(draw(bare, "2", {"--first-row", "18446744073709551615"}),
-                 "--first-row: the last row's number is above 2^64 - 1", usage);
+                 "--first-row: expected no more than 18446744073709551614 for that many rows (2), "
+                 "got 18446744073709551615",
+                 usage);
   expect_failure(draw(bare, "2", {"--compute", "float", "--type", "float64"}),
                  "--type: float64 needs --compute double", usage);
   expect_failure(draw(bare, "2", {"--log-prob", file("x.npy")}),
                  "--log-prob: names the same file as --out", usage);
   expect_failure({"sample", "--model", bare, "-n", "2", "--seed", "1", "--out", bare},
                  "--out: would replace the model file", usage);
-  expect_success(draw(bare, "1", {"--first-row", "18446744073709551614"}));
+  for (std::string const number : {"-1", "18446744073709551616", "1e3", "0x10", "+1", " 1", ""}) {
+    auto arguments = draw(bare, "2");
+    arguments[6]   = number;
+    auto const end = ": expected a whole number from 0 to 2^64 - 1, got '" + number + "'";
+    expect_failure(arguments, "--seed" + end, usage);
+    expect_failure(draw(bare, "2", {"--first-row", number}), "--first-row" + end, usage);
+  }
+  expect_failure(draw(bare, "9223372036854775808"),
+                 "--rows: expected a whole number from 0 to 2^63 - 1, got '9223372036854775808'",
+                 usage);
+}
+
+TEST_F(CliFlow, SampleUpToTheLastRow) {
+  for (std::string const rows : {"0", "1"}) {
+    expect_success(draw(bare, rows, {"--first-row", "18446744073709551615"}));
+  }
+  expect_success(draw(bare, "10", {"--first-row", "18446744073709551606", "--chunk-rows", "3"}));
+  EXPECT_EQ(array("x.npy").shape[0], 10U);
+}
+
+TEST_F(CliFlow, NumbersAreDecimal) {
+  auto ten = draw(bare, "010", {"--chunk-rows", "08"});
+  ten[6]   = "010";
+  expect_success(ten);
+  auto const x = array("x.npy");
+  EXPECT_EQ(x.shape[0], 10U);
+  ten[6] = "10";
+  expect_success(ten);
+  EXPECT_EQ(array("x.npy").values, x.values);
 }
 
 TEST_F(CliFlow, SampleVerbosePrintsOneLine) {
   auto const outcome = run(draw(bare, "10", {"--verbose", "--compute", "float"}));
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.err, note(draw(bare, "10")));
   EXPECT_TRUE(outcome.out.starts_with(
       "10 rows of dimension 5 through 3 layers: float32 rows, float arithmetic, "))
       << outcome.out;
@@ -367,7 +397,13 @@ TEST_F(CliFlow, DensityOfAFlow) {
   expect_failure({"density", "--model", two_modes, "--before", file("x.npy"), "--after",
                   file("x.npy"), "--out", file("q.png")},
                  "--before: give either --before or --model", usage);
-  EXPECT_EQ(folder_.list(), "p.png x.npy");
+  Model nowhere;
+  nowhere.base = DiagonalNormal{{NAN, 0}, {0, 0}};
+  write_model(file("m"), nowhere);
+  expect_failure(
+      {"density", "--model", file("m"), "--after", file("x.npy"), "--out", file("q.png")},
+      quoted("m") + ": the density is NaN everywhere within the range of the axes");
+  EXPECT_EQ(folder_.list(), "m p.png x.npy");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <meander/model_file.hpp>
 
 #include "cli/npy.hpp"
+#include "cli/picture.hpp"
 #include "cli/progress.hpp"
 #include "tool/cli_fixture.hpp"
 #include "tool/files.hpp"
@@ -74,21 +75,44 @@ TEST_F(Cli, WrongUsage) {
   expect_failure(forward(bare, {"--slope", "2"}), "--slope: expected a number from 0 to 1, got '2'",
                  usage);
   expect_failure(forward(bare, {"--chunk-rows", "-3"}),
-                 "--chunk-rows: expected a whole number from 1 on, got '-3'", usage);
+                 "--chunk-rows: expected a whole number from 1 to 2^63 - 1, got '-3'", usage);
   expect_failure(forward(bare, {"--log-det", file("y.npy")}),
                  "--log-det: names the same file as --out", usage);
   expect_failure({"forward", "--model", bare, "--in", file("z.npy"), "--out", bare},
                  "--out: would replace the model file", usage);
   expect_failure(forward(bare, {"--log-det", file("z.npy")}),
                  "--log-det: would replace the rows of --in", usage);
-  for (std::string const threads : {"0", "-1", "x", "1.5", "99999999999999999999"}) {
+  for (std::string const threads : {"0", "-1", "x", "1.5", "0x2", "99999999999999999999", ""}) {
     auto const outcome = run(forward(bare, {"--threads", threads}));
     EXPECT_EQ(outcome.code, usage);
     EXPECT_NE(outcome.err.find("--threads: expected a whole number from 1 to "), std::string::npos)
         << outcome.err;
   }
+  expect_failure(forward(bare, {"--chunk-rows", "9223372036854775808"}),
+                 "--chunk-rows: expected a whole number from 1 to 2^63 - 1, got "
+                 "'9223372036854775808'",
+                 usage);
   EXPECT_EQ(run({"info", "--bogus"}).err.substr(0, 9), "meander: ");
   EXPECT_NE(run({"info", "--bogus"}).err.find("Try 'meander info --help'."), std::string::npos);
+}
+
+TEST_F(Cli, EmptyFileNames) {
+  constexpr int usage = 2;
+  expect_failure(forward(bare, {"--log-det", ""}), "--log-det: empty file name", usage);
+  Arguments const all  = {"sample", "--model", "m", "-n",         "1", "--seed",
+                          "1",      "--out",   "x", "--log-prob", "l"};
+  Arguments const plot = {"density", "--model", "m", "--before", "z", "--after", "x", "--out", "p"};
+  Arguments const map  = {"log-prob", "--model", "m", "--in", "x", "--out", "l"};
+  for (auto arguments : {all, plot, map}) {
+    for (std::size_t i = 1; i < arguments.size(); i += 2) {
+      if (arguments[i] == "-n" || arguments[i] == "--seed") continue;
+      auto without   = arguments;
+      without[i + 1] = "";
+      expect_failure(without, arguments[i] + ": empty file name", usage);
+    }
+  }
+  expect_failure({"info", ""}, "model: empty file name", usage);
+  expect_failure({"compare", "a", ""}, "b: empty file name", usage);
 }
 
 TEST_F(Cli, FailuresNameTheFile) {
@@ -216,14 +240,26 @@ TEST_F(Cli, InfoFlagsLayers) {
   has("6 layers are flagged.");
 }
 
+TEST_F(Cli, InfoSaysWhatIsAssumed) {
+  auto const has = [&](Arguments const& arguments, char const* text) {
+    auto const outcome = run(arguments);
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << "\n" << outcome.out;
+  };
+  has({"info", bare}, "3 planar, tanh (assumed), constraint");
+  has({"info", bare, "--activation", "tanh"}, "3 planar, tanh, constraint");
+  has({"info", bare, "--json"}, R"("activation_assumed": true)");
+}
+
 TEST_F(Cli, InfoAsJson) {
   auto const outcome = run({"info", data / "normflows_leaky_k8.safetensors", "--json",
                             "--activation", "leaky_relu", "--slope", "0.25", "--epsilon", "0.5"});
   EXPECT_EQ(outcome.code, 0);
   for (char const* text :
        {R"("layout": "normflows")", R"("base": "diagonal_normal")", R"("dimension": 2)",
-        R"("activation": "leaky_relu")", R"("negative_slope": 0.25)", R"("log_det_epsilon": 0.5)",
-        R"("count": 8)", R"("flagged": 0)", R"("s": 0.80203)"}) {
+        R"("activation": "leaky_relu")", R"("activation_assumed": false)",
+        R"("negative_slope": 0.25)", R"("log_det_epsilon": 0.5)", R"("count": 8)",
+        R"("flagged": 0)", R"("s": 0.80203)"}) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << "\n" << outcome.out;
   }
 }
@@ -434,9 +470,9 @@ TEST_F(Cli, BadRowsStayAlone) {
 
 TEST_F(Cli, VerbosePrintsOneLine) {
   make_rows<float>(10, 5);
-  auto const outcome = run(forward(bare, {"--verbose", "--threads", "2"}));
+  auto const outcome = run(forward(bare, {"--verbose", "--threads", "02"}));
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.err, note(forward(bare)));
   EXPECT_TRUE(
       outcome.out.starts_with("10 rows of dimension 5 through 3 layers: float32 rows, double "
                               "arithmetic, "))
@@ -550,6 +586,15 @@ TEST_F(Cli, Density) {
   expect_success({"density", "--before", data / (name + ".z.npy"), "--after",
                   data / (name + ".y64.npy"), "--range", "-1", "1", "--out", file("p.png")});
   EXPECT_NE(read_bytes(file("p.png")), bytes);
+  // The picture grows with its labels.
+  auto const width = [&](std::string const& low, std::string const& high) {
+    expect_success({"density", "--before", data / (name + ".z.npy"), "--after",
+                    data / (name + ".y64.npy"), "--range", low, high, "--out", file("p.png")});
+    auto const header = read_bytes(file("p.png")).substr(18, 2);
+    return 256 * static_cast<unsigned char>(header[0]) + static_cast<unsigned char>(header[1]);
+  };
+  // From "-2" to "-0.02" there are three characters more, seen in each panel's left margin.
+  EXPECT_GE(width("-0.05", "0.05"), width("-5", "5") + 2 * 3 * cli::Picture::glyph_width);
   make_rows<float>(10, 2);
   constexpr int usage = 2;
   auto const other    = data / (name + ".z.npy");
@@ -558,7 +603,12 @@ TEST_F(Cli, Density) {
   expect_failure({"density", "--before", other, "--after", file("z.npy"), "--out", file("z.npy")},
                  "--out: would replace the file of --after", usage);
   expect_failure({"density", "--after", file("z.npy"), "--out", file("q.png")},
-                 "--before: give either --before or --model", usage);
+                 "neither --before nor --model was given", usage);
+  for (std::string const bins : {"0", "401", "0x10", "1e2"}) {
+    expect_failure(
+        {"density", "--before", other, "--after", other, "--out", file("q.png"), "--bins", bins},
+        "--bins: expected a whole number from 1 to 400, got '" + bins + "'", usage);
+  }
   make_rows<float>(10, 1);
   expect_failure(
       {"density", "--before", file("z.npy"), "--after", file("z.npy"), "--out", file("q.png")},

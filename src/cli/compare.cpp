@@ -95,9 +95,11 @@ Command add_compare(CLI::App& tool) {
       tool.add_subcommand("compare", "Print the largest difference between two .npy files");
   command->add_option("a", arguments->a, "Array to be judged (.npy)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
   command->add_option("b", arguments->b, "Array to be taken as right (.npy)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
   command->add_flag("--absolute", arguments->absolute, "|a - b| instead of |a - b| / max(1, |b|)");
   command

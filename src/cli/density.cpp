@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -24,8 +23,9 @@ namespace meander::cli {
 
 namespace {
 
-constexpr int side        = 400;  // pixels of a panel
-constexpr int left_margin = 56, gap = 76, right_margin = 28, top_margin = 48, bottom_margin = 48;
+constexpr int side       = 400;  // pixels of a panel
+constexpr int top_margin = 48, bottom_margin = 48;
+constexpr int tick_length = 6, tick_space = 6;
 constexpr Colour ink   = {40, 40, 48};
 constexpr Colour paper = {255, 255, 255};
 
@@ -212,6 +212,10 @@ Field density_of(Model const& model, std::string const& name, Range range) {
     }
   }
   auto field = log_prob_of(model, name, middles);
+  if (std::ranges::all_of(field, [](double log_prob) { return std::isnan(log_prob); })) {
+    throw std::runtime_error(impl::path_in_quotes(name) +
+                             ": the density is NaN everywhere within the range of the axes");
+  }
   for (auto& value : field) {
     value = std::exp(value) * pixel * pixel;
     if (!std::isfinite(value)) value = 0;
@@ -266,8 +270,41 @@ int text_width(std::string const& text) {
   return static_cast<int>(text.size()) * Picture::glyph_width - Picture::glyph_width / 6;
 }
 
-void draw_axes(Picture& picture, int left, Range range, std::string const& title) {
-  constexpr int tick = 6, space = 6;
+struct Tick {
+  int at;  ///< pixels from the left (or the bottom) of a panel
+  std::string text;
+};
+
+std::vector<Tick> ticks_of(Range range) {
+  double const step = tick_step(range);
+  auto const first  = static_cast<std::int64_t>(std::ceil(range.low / step));
+  auto const last   = static_cast<std::int64_t>(std::floor(range.high / step));
+  std::vector<Tick> ticks;
+  for (auto i = first; i <= last; ++i) {
+    double const value = static_cast<double>(i) * step;
+    auto const at      = static_cast<int>(std::lround(pixel_of(value, range)));
+    if (at >= 0 && at < side) ticks.push_back({at, tick_text(value)});
+  }
+  return ticks;
+}
+
+/// \brief Where the panels lie: as far apart, and from the picture's borders, as labels need.
+struct Places {
+  std::array<int, 2> left;
+  int width;
+};
+
+Places places_of(std::vector<Tick> const& ticks) {
+  constexpr int border = 10;
+  int widest           = 0;
+  for (auto const& tick : ticks) widest = std::max(widest, text_width(tick.text));
+  int const before = border + widest + tick_space + tick_length;
+  int const after  = border + widest / 2;
+  return {{before, before + side + after + before}, 2 * (before + side + after)};
+}
+
+void draw_axes(Picture& picture, int left, std::vector<Tick> const& ticks,
+               std::string const& title) {
   int const bottom = top_margin + side;
   picture.fill(left - 1, top_margin - 1, side + 2, 1, ink);
   picture.fill(left - 1, bottom, side + 2, 1, ink);
@@ -275,20 +312,14 @@ void draw_axes(Picture& picture, int left, Range range, std::string const& title
   picture.fill(left + side, top_margin, 1, side, ink);
   picture.text(left + (side - text_width(title)) / 2, (top_margin - Picture::glyph_height) / 2,
                title, ink);
-  double const step = tick_step(range);
-  auto const first  = static_cast<std::int64_t>(std::ceil(range.low / step));
-  auto const last   = static_cast<std::int64_t>(std::floor(range.high / step));
-  for (auto i = first; i <= last; ++i) {
-    double const value = static_cast<double>(i) * step;
-    auto const at      = static_cast<int>(std::lround(pixel_of(value, range)));
-    if (at < 0 || at >= side) continue;
-    auto const text = tick_text(value);
+  for (auto const& [at, text] : ticks) {
     // A minus sign is not seen as part of the width.
-    int const sign = i < 0 ? Picture::glyph_width / 2 : 0;
-    picture.fill(left + at, bottom, 1, tick, ink);
-    picture.text(left + at - text_width(text) / 2 - sign, bottom + tick + space, text, ink);
-    picture.fill(left - tick, bottom - 1 - at, tick, 1, ink);
-    picture.text(left - tick - space - text_width(text),
+    int const sign = text.starts_with('-') ? Picture::glyph_width / 2 : 0;
+    picture.fill(left + at, bottom, 1, tick_length, ink);
+    picture.text(left + at - text_width(text) / 2 - sign, bottom + tick_length + tick_space, text,
+                 ink);
+    picture.fill(left - tick_length, bottom - 1 - at, tick_length, 1, ink);
+    picture.text(left - tick_length - tick_space - text_width(text),
                  bottom - 1 - at - Picture::glyph_height / 2, text, ink);
   }
 }
@@ -323,7 +354,10 @@ Range range_of(std::vector<NpyReader const*> const& files,
 }
 
 void check_arguments(DensityArguments const& arguments) {
-  if (arguments.before.empty() == arguments.model.empty()) {
+  if (arguments.before.empty() && arguments.model.empty()) {
+    throw CLI::ValidationError("neither --before nor --model was given");
+  }
+  if (!arguments.before.empty() && !arguments.model.empty()) {
     throw CLI::ValidationError("--before", "give either --before or --model");
   }
   if (!arguments.model.empty() && arguments.columns != std::vector<std::uint64_t>{0, 1}) {
@@ -366,23 +400,25 @@ void run(DensityArguments const& arguments) {
     throw std::runtime_error("the range of the axes is empty or not finite");
   }
 
+  if (model) arguments.options.note_assumptions(arguments.model, *model);
   std::array const fields = {
       before ? rows_field(*before, arguments, range) : density_of(*model, arguments.model, range),
       rows_field(after, arguments, range)};
   double const most = std::max(std::ranges::max(fields[0]), std::ranges::max(fields[1]));
   if (!(most > 0)) throw std::runtime_error("no row lies within the range of the axes");
-  Picture picture(left_margin + side + gap + side + right_margin, top_margin + side + bottom_margin,
-                  paper);
+  auto const ticks  = ticks_of(range);
+  auto const places = places_of(ticks);
+  Picture picture(places.width, top_margin + side + bottom_margin, paper);
   std::array const titles = {arguments.title_before.value_or(before ? "before: z" : "density q(x)"),
                              arguments.title_after.value_or(before ? "after: y" : "sample")};
   std::array<NpyReader const*, 2> const points = {before ? &*before : nullptr, &after};
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    int const left = i == 0 ? left_margin : left_margin + side + gap;
+    int const left = places.left[i];
     draw_field(picture, left, fields[i], most);
     if (points[i] != nullptr && !arguments.bins) {
       draw_points(picture, left, *points[i], columns, range);
     }
-    draw_axes(picture, left, range, titles[i]);
+    draw_axes(picture, left, ticks, titles[i]);
   }
   picture.write_png(arguments.out);
 }
@@ -393,21 +429,27 @@ Command add_density(CLI::App& tool) {
   auto const arguments = std::make_shared<DensityArguments>();
   auto* const command =
       tool.add_subcommand("density", "Draw samples, or a flow's density beside a sample");
-  command->add_option("--before", arguments->before, "Left panel: rows (.npy)")->type_name("FILE");
+  command->add_option("--before", arguments->before, "Left panel: rows (.npy)")
+      ->check(file_name())
+      ->type_name("FILE");
   command
       ->add_option("--model", arguments->model,
                    "Left panel: the density of this flow (.safetensors) on the plane")
+      ->check(file_name())
       ->type_name("FILE");
   command->add_option("--after", arguments->after, "Right panel: rows (.npy)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
   command->add_option("--out", arguments->out, "Where the picture goes (.png)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
-  command->add_option("--columns", arguments->columns, "The two columns to show (default: 0 1)")
+  command
+      ->add_option("--columns", arguments->columns,
+                   "The two columns to show, counted from 0 (default: 0 1)")
       ->expected(2)
-      ->check(between<std::int64_t>(0, std::numeric_limits<std::int64_t>::max(),
-                                    "a column's number, counted from 0"))
+      ->transform(whole_number(0, greatest_count))
       ->type_name("I");
   command
       ->add_option("--range", arguments->range,
@@ -417,7 +459,7 @@ Command add_density(CLI::App& tool) {
   command
       ->add_option("--bins", arguments->bins,
                    "Show rows as a histogram of N by N bins, not as a smoothed density")
-      ->check(between(1, side, "a whole number from 1 to " + std::to_string(side)))
+      ->transform(whole_number(1, side))
       ->type_name("N");
   command->add_option("--title-before", arguments->title_before, "Title of the left panel")
       ->type_name("TEXT");

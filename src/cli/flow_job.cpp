@@ -35,7 +35,9 @@ int most_threads() {
   return std::max(always, 4 * static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-std::string threads_text() { return "a whole number from 1 to " + std::to_string(most_threads()); }
+CLI::Validator number_of_threads() {
+  return whole_number(1, static_cast<std::uint64_t>(most_threads()));
+}
 
 /// \brief Kokkos, from here to the end of the scope.
 class Runtime {
@@ -47,7 +49,7 @@ class Runtime {
     // Kokkos aborts on a number that it does not like.
     char const* const variable = "KOKKOS_NUM_THREADS";
     if (char const* const text = std::getenv(variable)) {
-      auto const problem = between(1, most_threads(), threads_text())(text);
+      auto const problem = number_of_threads()(text);
       if (!problem.empty()) throw std::runtime_error(std::string(variable) + ": " + problem);
     }
     // Its warnings are about thread binding, which is the caller's business.
@@ -282,8 +284,13 @@ void check_sample(FlowJob const& job) {
   if (job.type == ScalarType::float64 && job.compute == "float") {
     throw CLI::ValidationError("--type", "float64 needs --compute double");
   }
-  if (job.first_row > UINT64_MAX - job.rows) {
-    throw CLI::ValidationError("--first-row", "the last row's number is above 2^64 - 1");
+  // The last row's number is at most 2^64 - 1.
+  auto const greatest = greatest_number - (job.rows == 0 ? 0 : job.rows - 1);
+  if (job.first_row > greatest) {
+    throw CLI::ValidationError("--first-row", "expected no more than " + std::to_string(greatest) +
+                                                  " for that many rows (" +
+                                                  std::to_string(job.rows) + "), got " +
+                                                  std::to_string(job.first_row));
   }
 }
 
@@ -301,7 +308,10 @@ void print_summary(FlowJob const& job, Model const& model, Run const& run, doubl
 }  // namespace
 
 void FlowJob::add_model_to(CLI::App& command) {
-  command.add_option("--model", model, "Model file (.safetensors)")->required()->type_name("FILE");
+  command.add_option("--model", model, "Model file (.safetensors)")
+      ->required()
+      ->check(file_name())
+      ->type_name("FILE");
 }
 
 void FlowJob::add_rest_to(CLI::App& command) {
@@ -309,12 +319,12 @@ void FlowJob::add_rest_to(CLI::App& command) {
       ->check(CLI::IsMember({"float", "double"}).description(""))
       ->type_name("TYPE");
   command.add_option("--threads", threads, "Number of host threads (default: all)")
-      ->check(between(1, most_threads(), threads_text()))
+      ->transform(number_of_threads())
       ->type_name("N");
   command
       .add_option("--chunk-rows", chunk_rows,
                   "Rows held in memory at a time; does not change the result")
-      ->check(positive_count())
+      ->transform(whole_number(1, greatest_count))
       ->type_name("N");
   command.add_flag("--verbose", verbose, "Print a line about what was done");
   options.add_to(command);
@@ -338,6 +348,7 @@ void FlowJob::run() const {
   if (!out_log.empty()) outputs.log.emplace(out_log, row_type, std::vector{count});
 
   Runtime const runtime(threads);
+  options.note_assumptions(model, flow);
   Run const run{*this, flow, input ? &*input : nullptr, row_type, count, outputs};
   about_model(model, [&] { run.stream(); });
   outputs.commit();

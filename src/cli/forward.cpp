@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "checks.hpp"
 #include "commands.hpp"
 #include "flow_job.hpp"
 
@@ -23,7 +24,7 @@ distribution belong to sampling z and are not applied. A normalizing model, whos
 from data to latent, runs them backwards.
 
 float32 rows with --compute double are rounded only once, on output. Nothing is printed unless
-something is wrong; on a terminal, long runs show a bar.
+something is wrong or had to be assumed; on a terminal, long runs show a bar.
 
 Examples:
   meander forward --model model.safetensors --in z.npy --out x.npy
@@ -45,11 +46,14 @@ Command add(CLI::App& tool, Way const& way) {
   job->out_log_option = "--log-det";
   auto* const command = tool.add_subcommand(way.name, way.description);
   job->add_model_to(*command);
-  command->add_option("--in", job->in, way.from)->required()->type_name("FILE");
+  command->add_option("--in", job->in, way.from)->required()->check(file_name())->type_name("FILE");
   command->add_option("--out", job->out, "Where the mapped rows go (.npy); may be --in")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
-  command->add_option("--log-det", job->out_log, way.log_det)->type_name("FILE");
+  command->add_option("--log-det", job->out_log, way.log_det)
+      ->check(file_name())
+      ->type_name("FILE");
   job->add_rest_to(*command);
   command->footer(way.footer);
   return {command, [job] { job->run(); }};

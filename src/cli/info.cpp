@@ -14,6 +14,7 @@
 
 #include <meander/model_file.hpp>
 
+#include "checks.hpp"
 #include "commands.hpp"
 #include "model_arguments.hpp"
 
@@ -113,7 +114,7 @@ __attribute__((format(printf, 1, 2))) std::string formatted(char const* format, 
   return buffer;
 }
 
-std::string as_text(Model const& model, std::vector<Entry> const& entries) {
+std::string as_text(Model const& model, std::vector<Entry> const& entries, bool assumed) {
   std::string text =
       "layout      " + model.layout + "\nstored      " + to_string(model.stored) +
       formatted("\ndimension   %lld", static_cast<long long>(model.dim())) + "\ndirection   " +
@@ -129,6 +130,7 @@ std::string as_text(Model const& model, std::vector<Entry> const& entries) {
     if (options.activation == Activation::leaky_relu) {
       text += formatted(" (slope %g)", options.negative_slope);
     }
+    if (assumed) text += " (assumed)";
     text += formatted(", constraint %s, log_det_epsilon %g\n", to_string(options.constraint),
                       options.log_det_epsilon);
     if (facts.empty()) continue;
@@ -149,7 +151,7 @@ std::string as_text(Model const& model, std::vector<Entry> const& entries) {
   return text;
 }
 
-std::string as_json(Model const& model, std::vector<Entry> const& entries) {
+std::string as_json(Model const& model, std::vector<Entry> const& entries, bool assumed) {
   nlohmann::ordered_json root = {
       {"layout", model.layout},      {"stored", to_string(model.stored)},
       {"dimension", model.dim()},    {"direction", to_string(model.direction)},
@@ -159,7 +161,8 @@ std::string as_json(Model const& model, std::vector<Entry> const& entries) {
     auto const& options          = layers->options;
     nlohmann::ordered_json entry = {{"type", "planar"},
                                     {"count", layers->count},
-                                    {"activation", to_string(options.activation)}};
+                                    {"activation", to_string(options.activation)},
+                                    {"activation_assumed", assumed}};
     if (options.activation == Activation::leaky_relu) {
       entry["negative_slope"] = options.negative_slope;
     }
@@ -192,6 +195,7 @@ Command add_info(CLI::App& tool) {
   auto* const command  = tool.add_subcommand("info", "Print what a model file holds");
   command->add_option("model", arguments->model, "Model file (.safetensors)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
   command->add_flag("--json", arguments->json, "Print JSON; NaN and infinity become null");
   arguments->options.add_to(*command);
@@ -207,7 +211,9 @@ Examples:
   return {command, [arguments] {
             auto const model   = read_model(arguments->model, arguments->options.read_options());
             auto const entries = entries_of(model);
-            print(arguments->json ? as_json(model, entries) : as_text(model, entries));
+            auto const assumed = arguments->options.assume_activation(model);
+            print(arguments->json ? as_json(model, entries, assumed)
+                                  : as_text(model, entries, assumed));
           }};
 }
 

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "checks.hpp"
 #include "commands.hpp"
 #include "flow_job.hpp"
 
@@ -12,11 +13,15 @@ Command add_log_prob(CLI::App& tool) {
   job->out_log_option = "--out";
   auto* const command = tool.add_subcommand("log-prob", "Evaluate a flow's log-density at rows x");
   job->add_model_to(*command);
-  command->add_option("--in", job->in, "Data rows x (.npy)")->required()->type_name("FILE");
+  command->add_option("--in", job->in, "Data rows x (.npy)")
+      ->required()
+      ->check(file_name())
+      ->type_name("FILE");
   command
       ->add_option("--out", job->out_log,
                    "Where the log-densities go, in nats, one value per row (.npy)")
       ->required()
+      ->check(file_name())
       ->type_name("FILE");
   job->add_rest_to(*command);
   command->footer(R"(

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "model_arguments.hpp"
 
+#include <cstdio>
+#include <variant>
+
+#include "../file.hpp"
 #include "checks.hpp"
 
 namespace meander::cli {
@@ -45,6 +49,19 @@ ModelReadOptions ModelArguments::read_options() const {
     if (direction == to_string(value)) options.direction = value;
   }
   return options;
+}
+
+bool ModelArguments::assume_activation(Model const& model) const {
+  return activation.empty() && model.layout != "meander" && !model.layers.empty();
+}
+
+void ModelArguments::note_assumptions(std::string const& path, Model const& model) const {
+  if (!assume_activation(model)) return;
+  auto const& layers = std::get<PlanarLayers>(model.layers.front());
+  std::fprintf(stderr,
+               "meander: %s does not name its activation; taken as %s (--activation says "
+               "otherwise)\n",
+               impl::path_in_quotes(path).c_str(), to_string(layers.options.activation));
 }
 
 }  // namespace meander::cli

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -11,30 +9,32 @@
 namespace meander::cli {
 
 Command add_sample(CLI::App& tool) {
-  constexpr auto most_rows = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  constexpr auto greatest  = std::numeric_limits<std::uint64_t>::max();
-  auto const job           = std::make_shared<FlowJob>(Map::sample);
-  auto const type          = std::make_shared<std::string>("float32");
-  job->out_log_option      = "--log-prob";
-  auto* const command      = tool.add_subcommand("sample", "Draw rows from a flow");
+  auto const job      = std::make_shared<FlowJob>(Map::sample);
+  auto const type     = std::make_shared<std::string>("float32");
+  job->out_log_option = "--log-prob";
+  auto* const command = tool.add_subcommand("sample", "Draw rows from a flow");
   job->add_model_to(*command);
   command->add_option("-n,--rows", job->rows, "How many rows")
       ->required()
-      ->check(between<std::uint64_t>(0, most_rows, "a whole number from 0 to 2^63 - 1"))
+      ->transform(whole_number(0, greatest_count))
       ->type_name("N");
   command->add_option("--seed", job->seed, "Which sample: 0 to 2^64 - 1")
       ->required()
-      ->check(between<std::uint64_t>(0, greatest, "a whole number from 0 to 2^64 - 1"))
+      ->transform(whole_number(0, greatest_number))
       ->type_name("S");
-  command->add_option("--out", job->out, "Where the rows go (.npy)")->required()->type_name("FILE");
+  command->add_option("--out", job->out, "Where the rows go (.npy)")
+      ->required()
+      ->check(file_name())
+      ->type_name("FILE");
   command
       ->add_option("--log-prob", job->out_log,
                    "Where their log-densities go, in nats, one value per row (.npy)")
+      ->check(file_name())
       ->type_name("FILE");
   command
       ->add_option("--first-row", job->first_row,
                    "Number of the first row in the sample (default: 0)")
-      ->check(between<std::uint64_t>(0, greatest, "a whole number from 0 to 2^64 - 1"))
+      ->transform(whole_number(0, greatest_number))
       ->type_name("R");
   command->add_option("--type", *type, "Type of the rows: float32 (default) or float64")
       ->check(CLI::IsMember({"float32", "float64"}).description(""))
