@@ -273,8 +273,9 @@ struct FindSingular {
 
   KOKKOS_FUNCTION void operator()(int l, int& first) const {
     Compute const s     = c.s[l];
-    bool const positive = s > 0 && (c.activation == Activation::tanh ||
-                                    (Compute(1) - c.negative_slope) + c.negative_slope * s > 0);
+    bool const positive = s > 0 && Kokkos::isfinite(s) &&
+                          (c.activation == Activation::tanh ||
+                           (Compute(1) - c.negative_slope) + c.negative_slope * s > 0);
     if (!positive && l < first) first = l;
   }
 };

@@ -202,8 +202,6 @@ class FlowTest : public ::testing::Test {
       real const log_q_of_stored = reference::log_prob(flow, stored);
       double const tolerance     = log_prob_tolerance(flow, stored, log_q_of_stored);
       ASSERT_NEAR(double(again[i] - log_q_of_stored), 0, tolerance) << "row " << i;
-      real size = 0;
-      for (int d = 0; d < dim; ++d) size += std::abs(latent[d]);
       ASSERT_NEAR(double(again[i] - logs[i]), 0,
                   2 * double(std::abs(log_q_of_stored - log_q)) + 2 * tolerance + 12 * worst)
           << "row " << i;

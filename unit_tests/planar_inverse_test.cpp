@@ -419,6 +419,8 @@ TEST(PlanarInverseErrors, ALayerThatHasNoInverseIsNamed) {
             "w.u > -1");
   EXPECT_EQ(prepare({0, nan}, Activation::tanh).substr(0, 42),
             "meander::PlanarStack: layer 1 has no inver");
+  EXPECT_EQ(prepare({0, std::numeric_limits<double>::infinity()}, Activation::tanh).substr(0, 42),
+            "meander::PlanarStack: layer 1 has no inver");
   EXPECT_EQ(prepare({-0.75, 3}, Activation::leaky_relu), "nothing was thrown");
   EXPECT_EQ(prepare({-1.25}, Activation::leaky_relu),
             "meander::PlanarStack: layer 0 has no inverse: its w.u is -1.25, and a leaky_relu "

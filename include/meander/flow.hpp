@@ -248,7 +248,7 @@ void inverse(ExecutionSpace const& exec, Flow<Compute, FlowSpace> const& flow, X
 ///
 /// Asynchronous, and as independent of threads and splits, as forward is. The latent rows are
 /// nowhere stored (nor rounded to the value type of x). A row that holds a NaN or an infinity gets
-/// NaN.
+/// NaN (an infinity in a flow without layers: minus infinity).
 ///
 /// \param[in] exec the instance the work is queued on
 /// \param[in] flow a flow on R^D

@@ -112,12 +112,13 @@ void forward(ExecutionSpace const& exec, PlanarStack<Compute, StackSpace> const&
 /// A tanh layer is undone by solving a + (s - 1) tanh(a) = w.y + b for a = w.z + b, which has one
 /// root since s > 0, to the rounding of the compute type: at most a fixed number of steps, each row
 /// on its own; a leaky_relu layer in closed form. What rounding there is in y, w and b is magnified
-/// by 1/det of each layer, as in any inverse.
+/// by 1/det of each layer, as in any inverse; a layer with s >> 1 gives z to the rounding of y.
 ///
 /// Asynchronous, and independent of threads and of how a batch is split, as forward is. A row that
 /// holds a NaN or an infinity comes out NaN. Where the s of a layer has underflowed to zero (with
-/// softplus at w.u < -103 in float, -745 in double) the stack is singular there: z is still the
-/// root, and log_det is infinite where w.z + b = 0.
+/// softplus at w.u < -103 in float, -745 in double) a tanh layer is singular where w.z + b = 0: z
+/// is still the root, and log_det infinite; a leaky_relu layer is singular for all w.z + b >= 0,
+/// and z infinite or NaN.
 ///
 /// \param[in] exec the instance the work is queued on
 /// \param[in] stack L layers on R^D; with Constraint::none prepared as PlanarOptions::invertible

@@ -22,8 +22,8 @@ KOKKOS_INLINE_FUNCTION float log_of_product(float product, float excess, bool ne
   if (subnormal) x *= 4294967296.0f;
   auto const bits     = Kokkos::bit_cast<std::int32_t>(x);
   auto const exponent = (bits - 0x3f2aaaab) & std::int32_t(0xff800000);
-  float const scale   = Kokkos::bit_cast<float>(0x3f800000 - exponent);
-  float const m       = Kokkos::bit_cast<float>(bits - exponent);
+  auto const scale    = Kokkos::bit_cast<float>(0x3f800000 - exponent);
+  auto const m        = Kokkos::bit_cast<float>(bits - exponent);
   float const f       = near_one ? Kokkos::fma(scale, excess, scale - 1) : m - 1;
   // Least squares of the relative error over |f| <= 1/3: 5e-9.
   float q = -0.12627705931663513f;

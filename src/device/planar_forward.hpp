@@ -31,6 +31,8 @@ Path choose_path(std::int64_t dim, std::int64_t layers, Access access) {
     bool const scattered = dim > 256 && access != Access::rows;
     if (dim > max_registers_dim<Storage, Compute> || much_work || scattered) return Path::tensor;
   }
+  // With few rows to a thread the registers lose; the tiles may stand in where they round once.
+  if (dim > 512 && accepts<Storage, Compute>(Path::tiled, dim, layers)) return Path::tiled;
   return dim <= max_registers_dim<Storage, Compute> ? Path::registers : Path::tiled;
 }
 
