@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <Kokkos_Core.hpp>
+
+#include <meander/impl/check.hpp>
+#include <meander/impl/planar_prepare.hpp>
+#include <meander/impl/planar_vjp.hpp>
+#include <meander/impl/strided.hpp>
+#include <meander/impl/view_traits.hpp>
+#include <meander/planar_parameters.hpp>
+#include <meander/planar_stack.hpp>
+
+namespace meander {
+
+/// \brief The memory that vjp and inverse_vjp work in: of order B (D + L) numbers on a device, of
+/// order D + L for each thread on the host, and the sums of at most 256 chunks of rows.
+///
+/// Serves every stack of that shape. A copy shares the memory; calls that overlap in time (on
+/// different instances) need workspaces of their own.
+///
+/// \tparam Compute the compute type of the stack
+/// \tparam ExecutionSpace where the kernels run
+template <class Compute, class ExecutionSpace = Kokkos::DefaultExecutionSpace>
+class PlanarVjpWorkspace {
+ public:
+  using compute_type    = Compute;
+  using execution_space = ExecutionSpace;
+  using memory_space    = typename ExecutionSpace::memory_space;
+
+  /// \brief Allocates on `exec`.
+  /// \param[in] exec the instance that memory is allocated on
+  /// \param[in] stack a stack of the shape (L, D) that the workspace is for
+  /// \param[in] max_batch the largest batch it is for
+  /// \throws std::invalid_argument if max_batch is negative
+  PlanarVjpWorkspace(ExecutionSpace const& exec, PlanarStack<Compute, ExecutionSpace> const& stack,
+                     std::int64_t max_batch)
+      : dim_(stack.dim()), num_layers_(stack.num_layers()) {
+    impl::check_vjp_max_batch(max_batch);
+    memory_.max_batch = max_batch;
+    if constexpr (impl::is_host_space<ExecutionSpace>) memory_.slots = exec.concurrency();
+    auto const sizes =
+        impl::planar_vjp_sizes<ExecutionSpace>(stack.coefficients(), max_batch, memory_.slots);
+    rows_ = Kokkos::View<Compute*, memory_space>(
+        Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "meander::PlanarVjpWorkspace::rows"),
+        sizes.rows);
+    sums_ = Kokkos::View<double*, memory_space>(
+        Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "meander::PlanarVjpWorkspace::sums"),
+        sizes.sums);
+    memory_.rows = rows_.data();
+    memory_.sums = sums_.data();
+  }
+
+  std::int64_t max_batch() const { return memory_.max_batch; }
+  int dim() const { return dim_; }
+  int num_layers() const { return num_layers_; }
+
+  /// \cond internal
+  impl::PlanarVjpMemory<Compute> const& memory() const { return memory_; }
+  /// \endcond
+
+ private:
+  int dim_, num_layers_;
+  impl::PlanarVjpMemory<Compute> memory_;
+  Kokkos::View<Compute*, memory_space> rows_;
+  Kokkos::View<double*, memory_space> sums_;
+};
+
+namespace impl {
+
+/// The function and what it calls its arguments.
+struct VjpNames {
+  char const *function, *from, *grad_to, *grad_from;
+};
+inline constexpr VjpNames vjp_names{"meander::vjp", "z", "grad_y", "grad_z"};
+inline constexpr VjpNames inverse_vjp_names{"meander::inverse_vjp", "y", "grad_z", "grad_y"};
+
+/// The workspace is for the stack's shape.
+template <class Workspace, class Stack>
+void check_vjp_shape(char const* function, Workspace const& workspace, Stack const& stack) {
+  check_extent(function, "workspace", "the dimension", workspace.dim(), stack.dim(),
+               "the dimension of the stack");
+  check_extent(function, "workspace", "the number of layers", workspace.num_layers(),
+               stack.num_layers(), "the number of layers of the stack");
+}
+
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute,
+          class FromView, class GradToView, class GradLogDetView>
+auto vjp_call(VjpNames const& names, MapDirection direction,
+              PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+              PlanarStack<Compute, StackSpace> const& stack, FromView const& from,
+              GradToView const& grad_to, GradLogDetView const& grad_log_det) {
+  static_assert(
+      std::is_same_v<ExecutionSpace, StackSpace> && std::is_same_v<ExecutionSpace, WorkspaceSpace>,
+      "meander::vjp, meander::inverse_vjp: exec must be an instance of the execution "
+      "space that the stack and the workspace were made for.");
+  static_assert(Kokkos::is_view_v<FromView> && Kokkos::is_view_v<GradToView> &&
+                    Kokkos::is_view_v<GradLogDetView>,
+                "meander::vjp, meander::inverse_vjp: z, y and the gradients must be Kokkos Views.");
+  static_assert(FromView::rank() == 2 && GradToView::rank() == 2 && GradLogDetView::rank() == 1,
+                "meander::vjp, meander::inverse_vjp: z, y and the gradients by them must have rank "
+                "2 (batch, dimension), grad_log_det rank 1 (batch).");
+  using Storage = value_t<FromView>;
+  static_assert(std::is_same_v<Storage, value_t<GradToView>> &&
+                    std::is_same_v<Storage, value_t<GradLogDetView>>,
+                "meander::vjp, meander::inverse_vjp: the rows and the gradients by rows and "
+                "log_det must have the same value type.");
+  static_assert(is_supported_pair_v<Storage, Compute>,
+                "meander::vjp, meander::inverse_vjp: the value type of the rows must be float or "
+                "double and no wider than the stack's compute type.");
+  static_assert(is_accessible_from_v<FromView, ExecutionSpace> &&
+                    is_accessible_from_v<GradToView, ExecutionSpace> &&
+                    is_accessible_from_v<GradLogDetView, ExecutionSpace>,
+                "meander::vjp, meander::inverse_vjp: rows and gradients must lie in memory that "
+                "the execution space can access.");
+  std::string const rows = std::string("extent 0 of ") + names.from;
+  check_extent(names.function, names.from, "extent 1", from.extent(1), stack.dim(),
+               "the dimension of the stack");
+  check_extent(names.function, names.grad_to, "extent 0", grad_to.extent(0), from.extent(0),
+               rows.c_str());
+  check_extent(names.function, names.grad_to, "extent 1", grad_to.extent(1), stack.dim(),
+               "the dimension of the stack");
+  check_extent(names.function, "grad_log_det", "extent 0", grad_log_det.extent(0), from.extent(0),
+               rows.c_str());
+  check_vjp_shape(names.function, workspace, stack);
+  check_vjp_batch(names.function, names.from, from.extent(0), workspace.max_batch());
+  PlanarVjpCall<Storage, Compute> call;
+  call.stack        = stack.coefficients();
+  call.direction    = direction;
+  call.from         = as_const(strided_matrix(from));
+  call.grad_to      = as_const(strided_matrix(grad_to));
+  call.grad_log_det = as_const(strided_vector(grad_log_det));
+  call.memory       = workspace.memory();
+  return call;
+}
+
+template <class ExecutionSpace, class Storage, class Compute, class View>
+void add_grad_from(VjpNames const& names, PlanarVjpCall<Storage, Compute>& call,
+                   View const& grad_from) {
+  static_assert(Kokkos::is_view_v<View> && View::rank() == 2 && is_writable_v<View> &&
+                    std::is_same_v<value_t<View>, Storage>,
+                "meander::vjp, meander::inverse_vjp: the gradient by the rows must be a View of "
+                "rank 2 (batch, dimension), not const, with the value type of the rows.");
+  static_assert(is_accessible_from_v<View, ExecutionSpace>,
+                "meander::vjp, meander::inverse_vjp: the gradient by the rows must lie in memory "
+                "that the execution space can access.");
+  std::string const rows = std::string("extent 0 of ") + names.from;
+  check_extent(names.function, names.grad_from, "extent 0", grad_from.extent(0), call.from.extent0,
+               rows.c_str());
+  check_extent(names.function, names.grad_from, "extent 1", grad_from.extent(1), call.from.extent1,
+               "the dimension of the stack");
+  call.grad_from     = strided_matrix(grad_from);
+  auto const written = elements(call.grad_from);
+  check_distinct(names.function, names.grad_from, written);
+  check_same_or_disjoint(names.function, names.grad_from, names.from, written, elements(call.from));
+  check_same_or_disjoint(names.function, names.grad_from, names.grad_to, written,
+                         elements(call.grad_to));
+  check_disjoint(names.function, names.grad_from, "grad_log_det", written,
+                 elements(call.grad_log_det));
+}
+
+template <class ExecutionSpace, class WView, class UView, class BView, class GradWView,
+          class GradUView, class GradBView>
+constexpr void check_vjp_parameter_types() {
+  static_assert(Kokkos::is_view_v<WView> && Kokkos::is_view_v<UView> && Kokkos::is_view_v<BView> &&
+                    Kokkos::is_view_v<GradWView> && Kokkos::is_view_v<GradUView> &&
+                    Kokkos::is_view_v<GradBView>,
+                "meander::vjp, meander::inverse_vjp: w, u and b of the parameters and of their "
+                "gradients must be Kokkos Views.");
+  static_assert(WView::rank() == 2 && UView::rank() == 2 && BView::rank() == 1 &&
+                    GradWView::rank() == 2 && GradUView::rank() == 2 && GradBView::rank() == 1,
+                "meander::vjp, meander::inverse_vjp: w and u must have rank 2 (L, D), b rank 1 "
+                "(L), and so must their gradients.");
+  static_assert(is_real_v<value_t<WView>> && std::is_same_v<value_t<WView>, value_t<UView>> &&
+                    std::is_same_v<value_t<WView>, value_t<BView>>,
+                "meander::vjp, meander::inverse_vjp: w, u and b must all hold float or all hold "
+                "double.");
+  static_assert(is_real_v<value_t<GradWView>> &&
+                    std::is_same_v<value_t<GradWView>, value_t<GradUView>> &&
+                    std::is_same_v<value_t<GradWView>, value_t<GradBView>>,
+                "meander::vjp, meander::inverse_vjp: the gradients by w, u and b must all hold "
+                "float or all hold double.");
+  static_assert(is_writable_v<GradWView> && is_writable_v<GradUView> && is_writable_v<GradBView>,
+                "meander::vjp, meander::inverse_vjp: the gradients by w, u and b must not be "
+                "Views of const.");
+  static_assert(
+      is_accessible_from_v<WView, ExecutionSpace> && is_accessible_from_v<UView, ExecutionSpace> &&
+          is_accessible_from_v<BView, ExecutionSpace> &&
+          is_accessible_from_v<GradWView, ExecutionSpace> &&
+          is_accessible_from_v<GradUView, ExecutionSpace> &&
+          is_accessible_from_v<GradBView, ExecutionSpace>,
+      "meander::vjp, meander::inverse_vjp: parameters and gradients must lie in memory that the "
+      "execution space can access.");
+}
+
+/// Each gradient is written to memory of its own.
+template <class Storage, class Compute>
+void check_vjp_outputs(VjpNames const& names, PlanarVjpCall<Storage, Compute> const& call,
+                       char const* const (&names_of)[6], Elements const (&all)[6]) {
+  for (int i = 3; i < 6; ++i) {
+    check_distinct(names.function, names_of[i], all[i]);
+    for (int j = 0; j < i; ++j)
+      check_disjoint(names.function, names_of[i], names_of[j], all[i], all[j]);
+    check_disjoint(names.function, names_of[i], names.from, all[i], elements(call.from));
+    check_disjoint(names.function, names_of[i], names.grad_to, all[i], elements(call.grad_to));
+    check_disjoint(names.function, names_of[i], "grad_log_det", all[i],
+                   elements(call.grad_log_det));
+    if (call.grad_from.data != nullptr)
+      check_disjoint(names.function, names_of[i], names.grad_from, all[i],
+                     elements(call.grad_from));
+  }
+}
+
+/// Checks the parameters, runs the call and then turns its sums into their gradients.
+template <class ExecutionSpace, class Storage, class Compute, class WView, class UView, class BView,
+          class GradWView, class GradUView, class GradBView>
+void run_vjp(VjpNames const& names, ExecutionSpace const& exec, PlanarOptions const& options,
+             PlanarVjpCall<Storage, Compute>& call,
+             PlanarParameters<WView, UView, BView> const& parameters,
+             PlanarParameters<GradWView, GradUView, GradBView> const& gradients) {
+  check_vjp_parameter_types<ExecutionSpace, WView, UView, BView, GradWView, GradUView, GradBView>();
+  auto const check_matrix = [&](auto const& view, char const* name) {
+    check_extent(names.function, name, "extent 0", view.extent(0), call.stack.layers,
+                 "the number of layers");
+    check_extent(names.function, name, "extent 1", view.extent(1), call.stack.dim,
+                 "the dimension of the stack");
+  };
+  check_matrix(parameters.w, "w");
+  check_matrix(parameters.u, "u");
+  check_extent(names.function, "b", "extent 0", parameters.b.extent(0), call.stack.layers,
+               "the number of layers");
+  check_matrix(gradients.w, "grad_parameters.w");
+  check_matrix(gradients.u, "grad_parameters.u");
+  check_extent(names.function, "grad_parameters.b", "extent 0", gradients.b.extent(0),
+               call.stack.layers, "the number of layers");
+  PlanarVjpParameters<value_t<WView>, value_t<GradWView>> const strided{
+      options.constraint,
+      call.direction,
+      as_const(strided_matrix(parameters.w)),
+      as_const(strided_matrix(parameters.u)),
+      strided_matrix(gradients.w),
+      strided_matrix(gradients.u),
+      strided_vector(gradients.b)};
+  check_vjp_outputs(
+      names, call, {"w", "u", "b", "grad_parameters.w", "grad_parameters.u", "grad_parameters.b"},
+      {elements(strided.w), elements(strided.u), elements(strided_vector(parameters.b)),
+       elements(strided.grad_w), elements(strided.grad_u), elements(strided.grad_b)});
+  call.with_parameters = true;
+  planar_vjp(exec, call);
+  planar_vjp_parameters(exec, call.stack, call.memory, strided);
+}
+
+}  // namespace impl
+
+/// \brief Gradients through `forward` (vector-Jacobian product): of a loss whose gradients by y and
+/// log_det are given, the gradients by z and by the raw w, u, b.
+///
+/// The chain is kept in Gram form: L scalars a row, and nothing of size B D L. Sums over rows are
+/// taken in chunks and an order that depend on B, D and L alone: the same bits for any number of
+/// threads. They are kept in the compute type within a tile, in double from tile to tile, and taken
+/// through the constraint in double.
+///
+/// A layer with w = 0 is a shift. Where the constraint is not `none` it has no derivative by w; its
+/// gradient is given as zero. Where a determinant is zero the gradient is infinite or NaN, unless
+/// grad_log_det is zero there. A row that holds a NaN makes the parameters' gradients NaN. At the
+/// kink of leaky_relu the slope is that of the positive side.
+///
+/// Asynchronous with respect to the host: the work is queued on `exec`; nothing is allocated,
+/// copied or fenced. The workspace is in use until it is done.
+///
+/// \param[in] exec the instance the work is queued on
+/// \param[in] workspace made for the shape of the stack and for B rows or more
+/// \param[in] stack L layers on R^D, as `parameters` were last given to it
+/// \param[in] parameters w (L, D), u (L, D), b (L), which the stack does not keep
+/// \param[in] z (B, D), any layout; float or double, no wider than the compute type of the stack
+/// \param[in] grad_y (B, D), the loss by y, in the value type of z
+/// \param[in] grad_log_det (B), the loss by log_det, in the value type of z
+/// \param[out] grad_z (B, D), the loss by z, in the value type of z; the very same elements as z or
+/// grad_y, or none of them
+/// \param[out] grad_parameters w (L, D), u (L, D), b (L), the loss by the raw parameters; float or
+/// double, whatever the other types; must share no memory with any other argument
+/// \throws std::invalid_argument if extents disagree, the batch is larger than the workspace is
+/// for, or outputs overlap
+/// \see Rezende & Mohamed 2015, eq. 10 to 13 and appendix A.1, whose derivatives these are
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class WView,
+          class UView, class BView, class ZView, class GradYView, class GradLogDetView,
+          class GradZView, class GradWView, class GradUView, class GradBView>
+void vjp(ExecutionSpace const& exec, PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+         PlanarStack<Compute, StackSpace> const& stack,
+         PlanarParameters<WView, UView, BView> const& parameters, ZView const& z,
+         GradYView const& grad_y, GradLogDetView const& grad_log_det, GradZView const& grad_z,
+         PlanarParameters<GradWView, GradUView, GradBView> const& grad_parameters) {
+  constexpr auto names = impl::vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::forward, workspace, stack,
+                                             z, grad_y, grad_log_det);
+  impl::add_grad_from<ExecutionSpace>(names, call, grad_z);
+  impl::run_vjp(names, exec, stack.options(), call, parameters, grad_parameters);
+}
+
+/// \brief The same without the gradient by z.
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class WView,
+          class UView, class BView, class ZView, class GradYView, class GradLogDetView,
+          class GradWView, class GradUView, class GradBView>
+void vjp(ExecutionSpace const& exec, PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+         PlanarStack<Compute, StackSpace> const& stack,
+         PlanarParameters<WView, UView, BView> const& parameters, ZView const& z,
+         GradYView const& grad_y, GradLogDetView const& grad_log_det,
+         PlanarParameters<GradWView, GradUView, GradBView> const& grad_parameters) {
+  constexpr auto names = impl::vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::forward, workspace, stack,
+                                             z, grad_y, grad_log_det);
+  impl::run_vjp(names, exec, stack.options(), call, parameters, grad_parameters);
+}
+
+/// \brief The same without the gradients by the parameters.
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class ZView,
+          class GradYView, class GradLogDetView, class GradZView>
+void vjp(ExecutionSpace const& exec, PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+         PlanarStack<Compute, StackSpace> const& stack, ZView const& z, GradYView const& grad_y,
+         GradLogDetView const& grad_log_det, GradZView const& grad_z) {
+  constexpr auto names = impl::vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::forward, workspace, stack,
+                                             z, grad_y, grad_log_det);
+  impl::add_grad_from<ExecutionSpace>(names, call, grad_z);
+  impl::planar_vjp(exec, call);
+}
+
+/// \brief Gradients through `inverse`, of a loss by z and by the log_det that inverse gives.
+///
+/// By implicit differentiation: y is inverted once, and then one triangular system is solved with
+/// the transposed Jacobian of the forward map, layer by layer. All else is as with vjp.
+///
+/// \param[in] exec the instance the work is queued on
+/// \param[in] workspace made for the shape of the stack and for B rows or more
+/// \param[in] stack L layers on R^D; with Constraint::none prepared as PlanarOptions::invertible
+/// \param[in] parameters w (L, D), u (L, D), b (L), which the stack does not keep
+/// \param[in] y (B, D), any layout; float or double, no wider than the compute type of the stack
+/// \param[in] grad_z (B, D), the loss by z, in the value type of y
+/// \param[in] grad_log_det (B), the loss by log_det = log|det dz/dy|, in the value type of y
+/// \param[out] grad_y (B, D), the loss by y, in the value type of y; the very same elements as y or
+/// grad_z, or none of them
+/// \param[out] grad_parameters w (L, D), u (L, D), b (L), the loss by the raw parameters
+/// \throws std::invalid_argument as vjp does, or if the stack has not been checked to have an
+/// inverse (PlanarOptions::invertible)
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class WView,
+          class UView, class BView, class YView, class GradZView, class GradLogDetView,
+          class GradYView, class GradWView, class GradUView, class GradBView>
+void inverse_vjp(ExecutionSpace const& exec,
+                 PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+                 PlanarStack<Compute, StackSpace> const& stack,
+                 PlanarParameters<WView, UView, BView> const& parameters, YView const& y,
+                 GradZView const& grad_z, GradLogDetView const& grad_log_det,
+                 GradYView const& grad_y,
+                 PlanarParameters<GradWView, GradUView, GradBView> const& grad_parameters) {
+  constexpr auto names = impl::inverse_vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::inverse, workspace, stack,
+                                             y, grad_z, grad_log_det);
+  impl::check_invertible(names.function, stack.options());
+  impl::add_grad_from<ExecutionSpace>(names, call, grad_y);
+  impl::run_vjp(names, exec, stack.options(), call, parameters, grad_parameters);
+}
+
+/// \brief The same without the gradient by y.
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class WView,
+          class UView, class BView, class YView, class GradZView, class GradLogDetView,
+          class GradWView, class GradUView, class GradBView>
+void inverse_vjp(ExecutionSpace const& exec,
+                 PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+                 PlanarStack<Compute, StackSpace> const& stack,
+                 PlanarParameters<WView, UView, BView> const& parameters, YView const& y,
+                 GradZView const& grad_z, GradLogDetView const& grad_log_det,
+                 PlanarParameters<GradWView, GradUView, GradBView> const& grad_parameters) {
+  constexpr auto names = impl::inverse_vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::inverse, workspace, stack,
+                                             y, grad_z, grad_log_det);
+  impl::check_invertible(names.function, stack.options());
+  impl::run_vjp(names, exec, stack.options(), call, parameters, grad_parameters);
+}
+
+/// \brief The same without the gradients by the parameters.
+template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute, class YView,
+          class GradZView, class GradLogDetView, class GradYView>
+void inverse_vjp(ExecutionSpace const& exec,
+                 PlanarVjpWorkspace<Compute, WorkspaceSpace> const& workspace,
+                 PlanarStack<Compute, StackSpace> const& stack, YView const& y,
+                 GradZView const& grad_z, GradLogDetView const& grad_log_det,
+                 GradYView const& grad_y) {
+  constexpr auto names = impl::inverse_vjp_names;
+  auto call = impl::vjp_call<ExecutionSpace>(names, impl::MapDirection::inverse, workspace, stack,
+                                             y, grad_z, grad_log_det);
+  impl::check_invertible(names.function, stack.options());
+  impl::add_grad_from<ExecutionSpace>(names, call, grad_y);
+  impl::planar_vjp(exec, call);
+}
+
+}  // namespace meander
