@@ -349,16 +349,23 @@ SingularLayer planar_find_singular(ExecutionSpace const& exec,
                                    PlanarCoefficients<Compute> const& c) {
   SingularLayer found{c.layers, 0};
   if (c.layers == 0) return found;
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>;
-  int first   = c.layers;
-  Kokkos::parallel_reduce("meander::planar::prepare[find singular]", Range(exec, 0, c.layers),
-                          FindSingular<Compute>{c}, Kokkos::Min<int>(first));
-  exec.fence("meander::planar::prepare: is there a singular layer?");
-  if (first >= c.layers) return found;  // Min's identity is more than any number of layers
-  found.layer = first;
-  Kokkos::parallel_reduce("meander::planar::prepare[read singular]", Range(exec, 0, 1),
-                          ReadScalar<Compute>{c.s_minus_1 + first}, found.w_dot_u);
-  exec.fence("meander::planar::prepare: the singular layer");
+  int first = c.layers;
+  if constexpr (is_host_space<ExecutionSpace>) {
+    // A reduction would allocate scratch for the instance.
+    exec.fence("meander::planar::prepare: is there a singular layer?");
+    for (int l = 0; l < c.layers; ++l) FindSingular<Compute>{c}(l, first);
+    if (first < c.layers) found = {first, double(c.s_minus_1[first])};
+  } else {
+    using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>;
+    Kokkos::parallel_reduce("meander::planar::prepare[find singular]", Range(exec, 0, c.layers),
+                            FindSingular<Compute>{c}, Kokkos::Min<int>(first));
+    exec.fence("meander::planar::prepare: is there a singular layer?");
+    if (first >= c.layers) return found;  // Min's identity is more than any number of layers
+    found.layer = first;
+    Kokkos::parallel_reduce("meander::planar::prepare[read singular]", Range(exec, 0, 1),
+                            ReadScalar<Compute>{c.s_minus_1 + first}, found.w_dot_u);
+    exec.fence("meander::planar::prepare: the singular layer");
+  }
   return found;
 }
 
