@@ -34,8 +34,8 @@ push_forward()
   # The reference files were computed with this in the logarithm; see the README beside them.
   [[ $name != reference_* ]] || epsilon=(--epsilon 1e-8)
   for compute in $(arithmetics_for "$name"); do
-    "$meander" forward --model "$data/$name.safetensors" --in "$data/$name.z.npy" --compute "$compute" \
-      "${epsilon[@]}" --out "$results/$name.y_$compute.npy" --log-det "$results/$name.logdet_$compute.npy"
+    "$meander" forward --model "$data/$name.safetensors" --activation tanh --in "$data/$name.z.npy" \
+      --compute "$compute" "${epsilon[@]}" --out "$results/$name.y_$compute.npy" --log-det "$results/$name.logdet_$compute.npy"
   done
 }
 
@@ -65,7 +65,8 @@ print_errors()
 # The density of the rows that came out, against the float64 truth.
 print_log_prob_error()
 {
-  "$meander" log-prob --model "$data/$1.safetensors" --in "$data/$1.y64.npy" --out "$results/$1.logq.npy"
+  "$meander" log-prob --model "$data/$1.safetensors" --activation tanh --in "$data/$1.y64.npy" \
+    --out "$results/$1.logq.npy"
   printf '%s: the largest error of log q(x) is %s\n' "$1" \
     "$("$meander" compare "$results/$1.logq.npy" "$data/$1.logq64.npy")"
 }
@@ -73,9 +74,9 @@ print_log_prob_error()
 # Draws a sample, and its histogram beside the flow's density.
 sample_and_draw()
 {
-  "$meander" sample --model "$data/$1.safetensors" -n 2000000 --seed 1 --out "$results/$1.sample.npy" \
-    --log-prob "$results/$1.sample_logq.npy" --verbose
-  "$meander" density --model "$data/$1.safetensors" --after "$results/$1.sample.npy" --bins 100 \
+  "$meander" sample --model "$data/$1.safetensors" --activation tanh -n 2000000 --seed 1 \
+    --out "$results/$1.sample.npy" --log-prob "$results/$1.sample_logq.npy" --verbose
+  "$meander" density --model "$data/$1.safetensors" --activation tanh --after "$results/$1.sample.npy" --bins 100 \
     --title-after "2000000 rows drawn" --out "$results/$1.density.png"
 }
 
