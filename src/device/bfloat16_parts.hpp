@@ -50,18 +50,16 @@ KOKKOS_INLINE_FUNCTION PairParts split(float x, float y) {
   return parts;
 }
 
-/// A 16 x `Depth` piece of a left factor as the 32 threads of a warp hold it: thread (g, t) = (lane
-/// / 4, lane % 4) has rows g and g + 8, of each Depth / 4 neighbouring columns. (The order in which
-/// a product runs over its inner index is free; this one makes a thread's numbers neighbours.)
-template <int Depth>
+/// A 16 x 16 piece of a left factor as the 32 threads of a warp hold it: thread (g, t) = (lane / 4,
+/// lane % 4) has rows g and g + 8, of each four neighbouring columns. (The order in which a product
+/// runs over its inner index is free; this one makes a thread's numbers neighbours.)
 struct LeftPiece {
-  static constexpr int words = Depth / 4;
-  std::uint32_t high[words], middle[words], low[words];
+  std::uint32_t high[4], middle[4], low[4];
 
   /// The numbers of row g + 8 * half.
-  KOKKOS_INLINE_FUNCTION void set(int half, float const (&v)[Depth / 4]) {
+  KOKKOS_INLINE_FUNCTION void set(int half, float const (&v)[4]) {
 #pragma unroll
-    for (int i = 0; i < Depth / 8; ++i) {
+    for (int i = 0; i < 2; ++i) {
       PairParts const parts = split(v[2 * i], v[2 * i + 1]);
       high[2 * i + half]    = parts.high;
       middle[2 * i + half]  = parts.middle;
@@ -70,12 +68,12 @@ struct LeftPiece {
   }
 };
 
-/// `Count` neighbouring `Depth` x 8 pieces of a right factor: thread (g, t) has column g of each,
-/// rows Depth / 4 * t onwards.
-template <int Depth, int Count>
-struct RightPieces {
-  static constexpr int each  = Depth / 8;
-  static constexpr int words = Count * each;
+/// Two neighbouring 16 x 8 pieces of a right factor: thread (g, t) has column g of each, rows 4t
+/// onwards.
+struct RightPair {
+  static constexpr int pieces = 2;
+  static constexpr int each   = 2;  ///< words of a piece and part
+  static constexpr int words  = pieces * each;
   /// 32-bit words that the pieces take in memory, for the whole warp: high parts first.
   static constexpr int stored = 3 * words * 32;
   std::uint32_t high[words], middle[words], low[words];
@@ -88,7 +86,7 @@ struct RightPieces {
   }
 
   /// The numbers of piece n to memory.
-  KOKKOS_INLINE_FUNCTION static void store(std::uint32_t* to, int n, float const (&v)[Depth / 4]) {
+  KOKKOS_INLINE_FUNCTION static void store(std::uint32_t* to, int n, float const (&v)[4]) {
     for (int i = 0; i < each; ++i) {
       PairParts const parts         = split(v[2 * i], v[2 * i + 1]);
       to[n * each + i]              = parts.high;
@@ -119,50 +117,37 @@ KOKKOS_INLINE_FUNCTION void multiply_add([[maybe_unused]] float (&sum)[4],
 #endif
 }
 
-KOKKOS_INLINE_FUNCTION void multiply_add([[maybe_unused]] float (&sum)[4],
-                                         [[maybe_unused]] std::uint32_t const (&left)[2],
-                                         [[maybe_unused]] std::uint32_t const* right) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
-      "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-      : "r"(left[0]), "r"(left[1]), "r"(right[0]));
-#endif
-}
-
-/// For every set s of right factors, piece n of it and tile: the six products of left(s)[tile] and
+/// For every pair s of right factors, piece n of it and tile: the six products of left(s)[tile] and
 /// the piece, summed, handed to add(s, n, tile, sum).
 ///
 /// They are summed apart, small ones first: the tensor cores truncate, so a long sum in them would
 /// drift. A product waits for the one before it in its sum, so all the sums advance together.
-template <int Tiles, int Sets, int Depth, int Count, class LeftOf, class Add>
-KOKKOS_INLINE_FUNCTION void multiply(LeftOf const& left,
-                                     RightPieces<Depth, Count> const (&right)[Sets],
+template <int Tiles, int Sets, class LeftOf, class Add>
+KOKKOS_INLINE_FUNCTION void multiply(LeftOf const& left, RightPair const (&right)[Sets],
                                      Add const& add) {
-  using Left  = LeftPiece<Depth>;
-  using Right = RightPieces<Depth, Count>;
+  constexpr int pieces = RightPair::pieces;
 
-  float sum[Sets][Count][Tiles][4] = {};
-  auto const product               = [&](auto of_left, auto of_right) {
+  float sum[Sets][pieces][Tiles][4] = {};
+  auto const product                = [&](auto of_left, auto of_right) {
 #pragma unroll
     for (int s = 0; s < Sets; ++s)
 #pragma unroll
-      for (int n = 0; n < Count; ++n)
+      for (int n = 0; n < pieces; ++n)
 #pragma unroll
         for (int tile = 0; tile < Tiles; ++tile)
           multiply_add(sum[s][n][tile], left(s)[tile].*of_left,
-                       right[s].*of_right + n * Right::each);
+                       right[s].*of_right + n * RightPair::each);
   };
-  product(&Left::low, &Right::high);
-  product(&Left::high, &Right::low);
-  product(&Left::middle, &Right::middle);
-  product(&Left::middle, &Right::high);
-  product(&Left::high, &Right::middle);
-  product(&Left::high, &Right::high);
+  product(&LeftPiece::low, &RightPair::high);
+  product(&LeftPiece::high, &RightPair::low);
+  product(&LeftPiece::middle, &RightPair::middle);
+  product(&LeftPiece::middle, &RightPair::high);
+  product(&LeftPiece::high, &RightPair::middle);
+  product(&LeftPiece::high, &RightPair::high);
 #pragma unroll
   for (int s = 0; s < Sets; ++s)
 #pragma unroll
-    for (int n = 0; n < Count; ++n)
+    for (int n = 0; n < pieces; ++n)
 #pragma unroll
       for (int tile = 0; tile < Tiles; ++tile) add(s, n, tile, sum[s][n][tile]);
 }

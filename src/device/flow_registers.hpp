@@ -233,15 +233,9 @@ void launch_flow_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> 
 template <FlowTask task, MapDirection direction, class ExecutionSpace, class Storage, class Compute>
 void run_flow_in_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                            FlowCall<Storage, Compute> const& call) {
-  if (stack.dim <= 2) return launch_flow_bucket<task, direction, 2>(exec, stack, call);
-  if (stack.dim <= 4) return launch_flow_bucket<task, direction, 4>(exec, stack, call);
-  if (stack.dim <= 8) return launch_flow_bucket<task, direction, 8>(exec, stack, call);
-  if (stack.dim <= 16) return launch_flow_bucket<task, direction, 16>(exec, stack, call);
-  if (stack.dim <= 32) return launch_flow_bucket<task, direction, 32>(exec, stack, call);
-  if (stack.dim <= 64) return launch_flow_bucket<task, direction, 64>(exec, stack, call);
-  if (stack.dim <= 128) return launch_flow_bucket<task, direction, 128>(exec, stack, call);
-  if (stack.dim <= 256) return launch_flow_bucket<task, direction, 256>(exec, stack, call);
-  launch_flow_bucket<task, direction, 512>(exec, stack, call);
+  in_bucket<max_flow_registers_dim>(stack.dim, [&]<int PaddedDim>() {
+    launch_flow_bucket<task, direction, PaddedDim>(exec, stack, call);
+  });
 }
 
 }  // namespace meander::impl::device

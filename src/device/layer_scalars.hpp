@@ -17,6 +17,19 @@ struct Activated {
   T h, slope;
 };
 
+/// 1 / x; in float on a GPU one instruction of the special function unit, to 1 ulp.
+template <class T>
+KOKKOS_INLINE_FUNCTION T reciprocal(T x) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (sizeof(T) == 4) {
+    T r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+  }
+#endif
+  return 1 / x;
+}
+
 /// tanh to 1e-7 of absolute and 2e-6 of relative error, its slope to 4e-7 of relative error.
 /// With e = exp(-2|a|): |tanh| = 1 - 2e/(1+e), sech^2 = 4e/(1+e)^2; 1 - tanh^2 would cancel.
 KOKKOS_INLINE_FUNCTION Activated<float> tanh_parts(float a) {
@@ -29,7 +42,7 @@ KOKKOS_INLINE_FUNCTION Activated<float> tanh_parts(float a) {
   float const exponent       = Kokkos::fma(-two_log2_e, magnitude, 2.0f);
   float const missing =
       Kokkos::fma(-remainder, magnitude, Kokkos::fma(-two_log2_e, magnitude, -exponent) + 2.0f);
-  float e4, r;  // 4e, so that sech^2 is there as long as it is a normal number
+  float e4;  // 4e, so that sech^2 is there as long as it is a normal number
 #if defined(__CUDA_ARCH__)
   // One instruction each of the special function unit; what is below the normal range becomes zero.
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e4) : "f"(exponent));
@@ -39,13 +52,9 @@ KOKKOS_INLINE_FUNCTION Activated<float> tanh_parts(float a) {
   // Where the exponent overflows (|a| > 1e38) this makes a NaN.
   e4                     = Kokkos::fma(e4, missing * ln_2, e4);
   float const one_plus_e = Kokkos::fma(0.25f, e4, 1.0f);
-#if defined(__CUDA_ARCH__)
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(one_plus_e));
-#else
-  r  = 1 / one_plus_e;
-#endif
-  float const t     = e4 * r;
-  float const slope = t * r;
+  float const r          = reciprocal(one_plus_e);
+  float const t          = e4 * r;
+  float const slope      = t * r;
   // Near zero 1 - t/2 cancels; there tanh(a) = a (1 - v/3 - 4v^2/45 - ...) with v = 1 - sech^2, of
   // which a line is enough.
   float const near_zero = a * Kokkos::fma(slope, 0.3336f, 0.6664f);
@@ -96,16 +105,7 @@ struct RowMath {
     return p;
   }
 
-  KOKKOS_INLINE_FUNCTION static T reciprocal(T x) {
-#if defined(__CUDA_ARCH__)
-    if constexpr (sizeof(T) == 4) {
-      T r;
-      asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-      return r;
-    }
-#endif
-    return 1 / x;
-  }
+  KOKKOS_INLINE_FUNCTION static T reciprocal(T x) { return device::reciprocal(x); }
 
   KOKKOS_INLINE_FUNCTION static T divide(T x, T y) {
 #if defined(__CUDA_ARCH__)

@@ -53,6 +53,15 @@ struct RegisterShape {
   static constexpr int teams        = Teams;
 };
 
+/// Calls launch<P>() with the smallest power of two P from 2 on that holds `dim` coordinates; none
+/// is larger than Largest.
+template <int Largest, int PaddedDim = 2, class Launch>
+void in_bucket(std::int32_t dim, Launch const& launch) {
+  if constexpr (PaddedDim < Largest)
+    if (dim > PaddedDim) return in_bucket<Largest, 2 * PaddedDim>(dim, launch);
+  launch.template operator()<PaddedDim>();
+}
+
 template <class ExecutionSpace, int Threads, int Teams>
 using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Threads, Teams>>;
 
@@ -66,7 +75,7 @@ template <MapDirection direction, class Shape, bool ByRows, class ExecutionSpace
           class Compute>
 void launch_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                       StridedMatrix<Storage const> const& z, StridedMatrix<Storage> const& y,
-                      StridedVector<Storage> const& log_det) {
+                      StridedVector<Storage> const& log_det, Access access) {
   using Kernel = PlanarRegisters<Storage, Compute, Shape::dim_per_lane, Shape::lanes, Shape::rows,
                                  ByRows, direction>;
   static std::string const label =
@@ -80,7 +89,7 @@ void launch_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> co
       label,
       Policy<ExecutionSpace, Shape::threads, Shape::teams>(exec, tiles, Shape::threads)
           .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes(chunk))),
-      Kernel{stack, z, y, log_det, access_to(z, y), chunk});
+      Kernel{stack, z, y, log_det, access, chunk});
 }
 
 /// Shapes as measured on an H200. About 64 registers of a thread hold rows, four teams of 128
@@ -88,14 +97,14 @@ void launch_registers(ExecutionSpace const& exec, PlanarCoefficients<Compute> co
 template <MapDirection direction, int PaddedDim, class ExecutionSpace, class Storage, class Compute>
 void launch_bucket(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                    StridedMatrix<Storage const> const& z, StridedMatrix<Storage> const& y,
-                   StridedVector<Storage> const& log_det) {
+                   StridedVector<Storage> const& log_det, Access access) {
   constexpr bool single  = sizeof(Compute) == 4;
   constexpr bool forward = direction == MapDirection::forward;
   auto const launch      = [&]<class Rows, class Columns>() {
-    if (access_to(z, y) == Access::rows)
-      launch_registers<direction, Rows, true>(exec, stack, z, y, log_det);
+    if (access == Access::rows)
+      launch_registers<direction, Rows, true>(exec, stack, z, y, log_det, access);
     else
-      launch_registers<direction, Columns, false>(exec, stack, z, y, log_det);
+      launch_registers<direction, Columns, false>(exec, stack, z, y, log_det, access);
   };
   constexpr int lanes = PaddedDim <= 4 ? 1 : PaddedDim == 8 ? 2 : PaddedDim / 8;
   // The inverse needs more registers beside the rows: in double a quarter fewer threads then share
@@ -148,7 +157,7 @@ void launch_tiled(ExecutionSpace const& exec, PlanarCoefficients<Compute> const&
 template <MapDirection direction, int Blocks, bool ByRows, class ExecutionSpace>
 void launch_tensor(ExecutionSpace const& exec, PlanarCoefficients<float> const& stack,
                    StridedMatrix<float const> const& z, StridedMatrix<float> const& y,
-                   StridedVector<float> const& log_det) {
+                   StridedVector<float> const& log_det, Access access) {
   using Kernel = PlanarTensor<Blocks, ByRows, direction>;
   static std::string const label =
       map_label<direction>("tensor,layers=" + std::to_string(Blocks * Kernel::block));
@@ -158,18 +167,18 @@ void launch_tensor(ExecutionSpace const& exec, PlanarCoefficients<float> const& 
       label,
       Policy<ExecutionSpace, Kernel::threads, Kernel::teams>(exec, teams, Kernel::threads)
           .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes())),
-      Kernel{stack, z, y, log_det, access_to(z, y)});
+      Kernel{stack, z, y, log_det, access});
 }
 
 template <MapDirection direction, class ExecutionSpace>
 void launch_tensor(ExecutionSpace const& exec, PlanarCoefficients<float> const& stack,
                    StridedMatrix<float const> const& z, StridedMatrix<float> const& y,
-                   StridedVector<float> const& log_det) {
+                   StridedVector<float> const& log_det, Access access) {
   auto const launch = [&]<int Blocks>() {
-    if (stack.dim % 4 == 0 && access_to(z, y) == Access::rows)
-      launch_tensor<direction, Blocks, true>(exec, stack, z, y, log_det);
+    if (stack.dim % 4 == 0 && access == Access::rows)
+      launch_tensor<direction, Blocks, true>(exec, stack, z, y, log_det, access);
     else
-      launch_tensor<direction, Blocks, false>(exec, stack, z, y, log_det);
+      launch_tensor<direction, Blocks, false>(exec, stack, z, y, log_det, access);
   };
   if (stack.layers <= 16) return launch.template operator()<1>();
   if (stack.layers <= 32) return launch.template operator()<2>();
@@ -181,33 +190,24 @@ void planar_map(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& s
                 StridedMatrix<Storage const> z, StridedMatrix<Storage> y,
                 StridedVector<Storage> log_det, Path path) {
   if (z.extent0 == 0) return;
+  Access const access = access_to(z, y);
   if (path == Path::automatic)
-    path = choose_path<Storage, Compute>(stack.dim, stack.layers, access_to(z, y));
+    path = choose_path<Storage, Compute>(stack.dim, stack.layers, access);
   if constexpr (has_tensor_path<Storage, Compute>)
-    if (path == Path::tensor) return launch_tensor<direction>(exec, stack, z, y, log_det);
+    if (path == Path::tensor) return launch_tensor<direction>(exec, stack, z, y, log_det, access);
   if (path == Path::tiled) {
     constexpr int long_block = tiled_block<Compute>;
     // The packs of this kernel are of 16 bytes whatever D is.
-    bool const by_rows = stack.dim % 4 == 0 && access_to(z, y) == Access::rows;
+    bool const by_rows = stack.dim % 4 == 0 && access == Access::rows;
     if (stack.layers <= 16)
       return by_rows ? launch_tiled<direction, 16, true>(exec, stack, z, y, log_det)
                      : launch_tiled<direction, 16, false>(exec, stack, z, y, log_det);
     return by_rows ? launch_tiled<direction, long_block, true>(exec, stack, z, y, log_det)
                    : launch_tiled<direction, long_block, false>(exec, stack, z, y, log_det);
   }
-  if (stack.dim <= 2) return launch_bucket<direction, 2>(exec, stack, z, y, log_det);
-  if (stack.dim <= 4) return launch_bucket<direction, 4>(exec, stack, z, y, log_det);
-  if (stack.dim <= 8) return launch_bucket<direction, 8>(exec, stack, z, y, log_det);
-  if (stack.dim <= 16) return launch_bucket<direction, 16>(exec, stack, z, y, log_det);
-  if (stack.dim <= 32) return launch_bucket<direction, 32>(exec, stack, z, y, log_det);
-  if (stack.dim <= 64) return launch_bucket<direction, 64>(exec, stack, z, y, log_det);
-  if (stack.dim <= 128) return launch_bucket<direction, 128>(exec, stack, z, y, log_det);
-  if (stack.dim <= 256) return launch_bucket<direction, 256>(exec, stack, z, y, log_det);
-  if constexpr (max_registers_dim < Storage, Compute >> 512) {
-    if (stack.dim > 1024) return launch_bucket<direction, 2048>(exec, stack, z, y, log_det);
-    if (stack.dim > 512) return launch_bucket<direction, 1024>(exec, stack, z, y, log_det);
-  }
-  launch_bucket<direction, 512>(exec, stack, z, y, log_det);
+  in_bucket<max_registers_dim<Storage, Compute>>(stack.dim, [&]<int PaddedDim>() {
+    launch_bucket<direction, PaddedDim>(exec, stack, z, y, log_det, access);
+  });
 }
 
 }  // namespace meander::impl::device

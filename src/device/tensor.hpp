@@ -101,9 +101,8 @@ struct PlanarTensor {
   /// Of a multiprocessor: as many as leave enough registers.
   static constexpr int teams = Blocks > 1 ? 2 : 3;
 
-  using Left        = LeftPiece<16>;
-  using Lefts       = Left[tiles];
-  using Right       = RightPieces<16, 2>;
+  using Lefts       = LeftPiece[tiles];
+  using Right       = RightPair;
   using Determinant = ScaledDeterminant;
   using Numbers     = float[tiles][2][4];  ///< what a thread has of a step
 

@@ -13,7 +13,7 @@
 
 namespace meander::impl::device {
 
-static_assert(TensorLayout::set == RightPieces<16, 2>::stored);
+static_assert(TensorLayout::set == RightPair::stored);
 
 /// Fills PlanarCoefficients::parts from the rest of the coefficients.
 struct PrepareTensor {
@@ -94,12 +94,12 @@ struct PrepareTensor {
 
   template <class Number>
   KOKKOS_FUNCTION void write(std::size_t at, int lane, Number const& number) const {
-    using Pieces            = RightPieces<16, 2>;
-    std::uint32_t* const to = reinterpret_cast<std::uint32_t*>(c.parts) + at + lane * Pieces::words;
+    std::uint32_t* const to =
+        reinterpret_cast<std::uint32_t*>(c.parts) + at + lane * RightPair::words;
     for (int n = 0; n < 2; ++n) {
       float v[4];
       for (int i = 0; i < 4; ++i) v[i] = number(n, i);
-      Pieces::store(to, n, v);
+      RightPair::store(to, n, v);
     }
   }
 };
