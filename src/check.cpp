@@ -5,21 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
 #include <string>
+
+#include "refuse.hpp"
 
 namespace meander::impl {
 
 namespace {
-
-template <class... Parts>
-[[noreturn]] void refuse(char const* function, Parts const&... parts) {
-  std::ostringstream message;
-  message << function << ": ";
-  (message << ... << parts);
-  throw std::invalid_argument(message.str());
-}
 
 /// A matrix as a comb: teeth of `inner` bytes, `pitch` bytes apart, whose elements are `step`
 /// apart. A pitch or step of zero: there is one tooth, or one element in a tooth.

@@ -4,22 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <sstream>
-#include <stdexcept>
+
+#include "refuse.hpp"
 
 namespace meander::impl {
-
-namespace {
-
-template <class... Parts>
-[[noreturn]] void refuse(char const* function, Parts const&... parts) {
-  std::ostringstream message;
-  message << function << ": ";
-  (message << ... << parts);
-  throw std::invalid_argument(message.str());
-}
-
-}  // namespace
 
 void check_direction(Direction direction) {
   if (direction != Direction::generative && direction != Direction::normalizing)

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <meander/model.hpp>
 
 #include "instantiate.hpp"
+#include "refuse.hpp"
 
 namespace meander {
 
@@ -24,9 +24,8 @@ View on_device(ExecutionSpace const& exec, std::vector<double> const& values, ch
                Extents... extents) {
   auto const expected = (std::size_t(extents) * ...);
   if (values.size() != expected)
-    throw std::invalid_argument("meander::make_flow: the model holds " +
-                                std::to_string(values.size()) + " numbers of " + name +
-                                ", expected " + std::to_string(expected));
+    impl::refuse("meander::make_flow", "the model holds ", values.size(), " numbers of ", name,
+                 ", expected ", expected);
   View view(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "meander::make_flow"),
             std::size_t(extents)...);
   using HostView = Kokkos::View<typename View::const_data_type, typename View::array_layout,
@@ -41,8 +40,7 @@ PlanarStack<Compute, ExecutionSpace> make_layer(ExecutionSpace const& exec,
   using Matrix = Kokkos::View<double**, Kokkos::LayoutRight, typename ExecutionSpace::memory_space>;
   using Vector = Kokkos::View<double*, typename ExecutionSpace::memory_space>;
   if (planar.count < 0 || planar.dim < 0)
-    throw std::invalid_argument(
-        "meander::make_flow: the model holds planar layers of negative extents");
+    impl::refuse("meander::make_flow", "the model holds planar layers of negative extents");
   PlanarParameters const parameters{
       on_device<Matrix>(exec, planar.w, "w", planar.count, planar.dim),
       on_device<Matrix>(exec, planar.u, "u", planar.count, planar.dim),

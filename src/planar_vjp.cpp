@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
-#include <stdexcept>
 
 #include <meander/impl/planar_prepare.hpp>
 
 #include "host/planar_vjp.hpp"
 #include "instantiate.hpp"
+#include "refuse.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
 #include "device/planar_vjp.hpp"
@@ -222,19 +221,15 @@ std::int64_t PlanarVjpChunks::bound(std::int64_t max_batch, std::int32_t dim, st
 
 void check_vjp_max_batch(std::int64_t max_batch) {
   if (max_batch >= 0) return;
-  std::ostringstream message;
-  message << "meander::PlanarVjpWorkspace: argument max_batch is " << max_batch
-          << ", expected a number >= 0";
-  throw std::invalid_argument(message.str());
+  refuse("meander::PlanarVjpWorkspace", "argument max_batch is ", max_batch,
+         ", expected a number >= 0");
 }
 
 void check_vjp_batch(char const* function, char const* argument, std::int64_t batch,
                      std::int64_t max_batch) {
   if (batch <= max_batch) return;
-  std::ostringstream message;
-  message << function << ": extent 0 of argument " << argument << " is " << batch
-          << ", expected at most " << max_batch << " (the rows the workspace is for)";
-  throw std::invalid_argument(message.str());
+  refuse(function, "extent 0 of argument ", argument, " is ", batch, ", expected at most ",
+         max_batch, " (the rows the workspace is for)");
 }
 
 template <class ExecutionSpace, class Compute>

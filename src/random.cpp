@@ -2,14 +2,13 @@
 #include <meander/impl/random.hpp>
 
 #include <cstdint>
-#include <stdexcept>
-#include <string>
 
 #include <meander/impl/planar_prepare.hpp>
 
 #include "host/flow.hpp"
 #include "instantiate.hpp"
 #include "map_on_host.hpp"
+#include "refuse.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
 #include "device/normal.hpp"
@@ -32,9 +31,8 @@ void fill_normal(ExecutionSpace const& exec, std::uint64_t seed, std::uint64_t f
   if (x.extent0 == 0 || x.extent1 == 0) return;
   if constexpr (is_host_space<ExecutionSpace>) {
     if (x.extent1 > max_dim<ExecutionSpace>)
-      throw std::invalid_argument("meander::fill_normal: extent 1 of argument x is " +
-                                  std::to_string(x.extent1) + ", expected at most " +
-                                  std::to_string(max_dim<ExecutionSpace>));
+      refuse("meander::fill_normal", "extent 1 of argument x is ", x.extent1, ", expected at most ",
+             max_dim<ExecutionSpace>);
     // A sample of the flow without layers.
     FlowCall<Storage, Compute> call;
     call.flow.dim  = static_cast<std::int32_t>(x.extent1);
