@@ -19,6 +19,7 @@
 #include <meander/random.hpp>
 
 #include "flow_reference.hpp"
+#include "message_of.hpp"
 #include "planar_fixture.hpp"
 #include "tools_recorder.hpp"
 
@@ -478,16 +479,6 @@ TEST(FlowMaking, FromAModelWithoutConstraint) {
     }
     Kokkos::fence();
   }
-}
-
-template <class F>
-std::string message_of(F const& f) {
-  try {
-    f();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(FlowErrors, OfMaking) {

@@ -12,6 +12,7 @@
 #include <meander/model_file.hpp>
 
 #include "data_files.hpp"
+#include "message_of.hpp"
 #include "planar_fixture.hpp"
 #include "planar_layouts.hpp"
 
@@ -21,16 +22,6 @@ namespace {
 using fixture::space;
 using meander::Activation;
 using meander::Constraint;
-
-template <class F>
-std::string message_of(F const& f) {
-  try {
-    f();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
@@ -356,6 +347,18 @@ TEST(PlanarInverseHardCases, AnUnderflownDeterminantIsSingularAtZeroOnly) {
   EXPECT_NEAR(got.log_det[1], -2 * std::log(std::tanh(root)), 1e-5);
   EXPECT_EQ(got.y[4], 1e30f);
   EXPECT_EQ(got.log_det[2], 0);
+}
+
+TEST(PlanarInverseHardCases, AnUnderflownLeakyLayerIsSingularOnItsWholeSide) {
+  auto const stack =
+      fixture::prepare<float>(layer(-200, options(Activation::leaky_relu, Constraint::softplus)));
+  auto const got = fixture::inverse(stack, std::vector<float>{0.5f, 0, 0, 0, -0.5f, 0});
+  for (int const singular : {0, 1}) {
+    EXPECT_FALSE(std::isfinite(got.y[2 * singular]));
+    EXPECT_EQ(got.log_det[singular], std::numeric_limits<float>::infinity());
+  }
+  EXPECT_TRUE(std::isfinite(got.y[4]));
+  EXPECT_TRUE(std::isfinite(got.log_det[2]));
 }
 
 TEST(PlanarInverseErrors, NameTheArgumentWhatCameAndWhatWasExpected) {

@@ -8,21 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "message_of.hpp"
 #include "planar_fixture.hpp"
 
 namespace {
 
 using fixture::space;
-
-template <class F>
-std::string message_of(F const& f) {
-  try {
-    f();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {

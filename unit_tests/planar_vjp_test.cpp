@@ -20,6 +20,7 @@
 #include <meander/flow_gradient.hpp>
 #include <meander/planar_vjp.hpp>
 
+#include "message_of.hpp"
 #include "planar_fixture.hpp"
 #include "planar_layouts.hpp"
 #include "tools_recorder.hpp"
@@ -838,16 +839,6 @@ TYPED_TEST(PlanarVjp, OnlyLaunchesKernelsOnTheInstance) {
     }
 }
 
-template <class F>
-std::string error_of(F const& f) {
-  try {
-    f();
-  } catch (std::invalid_argument const& e) {
-    return e.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(PlanarVjpErrors, NameTheArgumentAndBothExtents) {
   auto const stack      = reference::random_stack(2, 3, {}, 3);
   auto const parameters = fixture::parameters<double>(stack);
@@ -860,9 +851,9 @@ TEST(PlanarVjpErrors, NameTheArgumentAndBothExtents) {
   Matrix const z("test::z", 5, 3), g("test::g", 5, 3), gz("test::gz", 5, 3);
   Kokkos::View<double*, space::memory_space> const log("test::log", 5);
   auto const vjp = [&](auto const&... arguments) {
-    return error_of([&] { meander::vjp(exec, arguments...); });
+    return message_of([&] { meander::vjp(exec, arguments...); });
   };
-  EXPECT_EQ(error_of([&] { Workspace(exec, prepared, -1); }),
+  EXPECT_EQ(message_of([&] { Workspace(exec, prepared, -1); }),
             "meander::PlanarVjpWorkspace: argument max_batch is -1, expected a number >= 0");
   EXPECT_EQ(vjp(workspace, prepared, Matrix("test::z", 5, 4), g, log, gz),
             "meander::vjp: extent 1 of argument z is 4, expected 3 (the dimension of the stack)");
@@ -893,7 +884,7 @@ TEST(PlanarVjpErrors, NameTheArgumentAndBothExtents) {
   EXPECT_EQ(vjp(workspace, prepared, parameters, z, g, log, parameters),
             "meander::vjp: argument grad_parameters.w shares memory with argument w; expected no "
             "element in common");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(message_of([&] {
               meander::inverse_vjp(exec, workspace, prepared, z, Matrix("test::g", 5, 2), log, gz);
             }),
             "meander::inverse_vjp: extent 1 of argument grad_z is 2, expected 3 (the dimension of "
@@ -901,7 +892,7 @@ TEST(PlanarVjpErrors, NameTheArgumentAndBothExtents) {
   auto unconstrained               = reference::random_stack(2, 3, {}, 3, 0.1);
   unconstrained.options.constraint = Constraint::none;
   auto const no_inverse            = fixture::prepare<double>(unconstrained);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(message_of([&] {
               meander::inverse_vjp(exec, workspace, no_inverse, z, g, log, gz);
             }).find("meander::inverse_vjp: the stack has the constraint none"),
             std::string::npos);
@@ -1019,7 +1010,7 @@ TEST(GradLogProb, RefusesWhatDoesNotFit) {
   meander::PlanarVjpWorkspace<double, space> const workspace(exec, one, 5);
   using Matrix   = fixture::DenseMatrix<double>;
   auto const run = [&](Flow const& f, Matrix const& x, Matrix const& g) {
-    return error_of([&] { meander::grad_log_prob(exec, workspace, f, x, g); });
+    return message_of([&] { meander::grad_log_prob(exec, workspace, f, x, g); });
   };
   EXPECT_EQ(run(flow, Matrix("x", 5, 3), Matrix("g", 4, 3)),
             "meander::grad_log_prob: extent 0 of argument grad_x is 4, expected 5 (extent 0 of x)");

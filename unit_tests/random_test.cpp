@@ -17,6 +17,7 @@
 #include <meander/impl/philox.hpp>
 #include <meander/random.hpp>
 
+#include "message_of.hpp"
 #include "planar_fixture.hpp"
 
 namespace {
@@ -255,16 +256,6 @@ TYPED_TEST(FillNormal, NeighboursAreUncorrelated) {
           rows, [&](int i) { return std::pair(at(i, d), double(y[std::size_t(i) * dim + d])); },
           "seed " + std::to_string(other) + ", coordinate " + std::to_string(d));
   }
-}
-
-template <class F>
-std::string message_of(F const& f) {
-  try {
-    f();
-  } catch (std::invalid_argument const& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(FillNormalErrors, NameTheArgument) {
