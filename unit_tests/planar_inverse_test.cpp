@@ -353,7 +353,7 @@ TEST(PlanarInverseHardCases, AnUnderflownLeakyLayerIsSingularOnItsWholeSide) {
   auto const stack =
       fixture::prepare<float>(layer(-200, options(Activation::leaky_relu, Constraint::softplus)));
   auto const got = fixture::inverse(stack, std::vector<float>{0.5f, 0, 0, 0, -0.5f, 0});
-  for (int const singular : {0, 1}) {
+  for (std::size_t const singular : {0U, 1U}) {
     EXPECT_FALSE(std::isfinite(got.y[2 * singular]));
     EXPECT_EQ(got.log_det[singular], std::numeric_limits<float>::infinity());
   }
