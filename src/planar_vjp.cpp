@@ -140,6 +140,9 @@ struct ParameterGradients {
     work(TeamLanes<Team>{team}, team.league_rank());
   }
 
+  /// How many times it is to be called: for the loss, a flow without layers counts as one layer.
+  int count() const { return c.layers == 0 && p.loss != nullptr ? 1 : c.layers; }
+
   KOKKOS_FUNCTION double w_at(int l, int d) const {
     return p.w.data[l * p.w.stride0 + d * p.w.stride1];
   }
@@ -149,6 +152,9 @@ struct ParameterGradients {
 
   template <class Lanes>
   KOKKOS_FUNCTION void work(Lanes const& lanes, int l) const {
+    if (l == 0 && p.loss != nullptr)
+      lanes.each(1, [&](int) { *p.loss = p.scale * sums[at.loss]; });
+    if (c.layers == 0) return;
     complete_sums(lanes, l);
     double const* const direct_w = sums + at.w;
     double const* const by_u_hat = sums + at.u;
@@ -173,7 +179,7 @@ struct ParameterGradients {
     double const k          = bent ? along_w / w_dot_w * scale : 0.0;
     double const dx         = shift ? 0.0 : sums[at.s + l] * s.slope + k * s.slope_minus_1;
     double const step       = bent ? s.m_minus_x / w_dot_w * scale : 0.0;
-    double const sign       = p.direction == MapDirection::forward ? 1 : -1;
+    double const factor     = p.direction == MapDirection::forward ? p.scale : -p.scale;
 
     lanes.each(c.dim, [&](int d) {
       double const w  = w_at(l, d);
@@ -181,9 +187,9 @@ struct ParameterGradients {
       double const dw = direct_w[index(d)] + dx * u_at(l, d) +
                         (bent ? step * (scale * u - 2 * k * (w * scale)) : 0.0);
       p.grad_w.data[l * p.grad_w.stride0 + d * p.grad_w.stride1] =
-          Gradient(shift ? 0.0 : sign * dw);
-      p.grad_u.data[l * p.grad_u.stride0 + d * p.grad_u.stride1] = Gradient(sign * (u + dx * w));
-      if (d == 0) p.grad_b.data[l * p.grad_b.stride0] = Gradient(sign * sums[at.b + l]);
+          Gradient(shift ? 0.0 : factor * dw);
+      p.grad_u.data[l * p.grad_u.stride0 + d * p.grad_u.stride1] = Gradient(factor * (u + dx * w));
+      if (d == 0) p.grad_b.data[l * p.grad_b.stride0] = Gradient(factor * sums[at.b + l]);
     });
   }
 
@@ -261,7 +267,7 @@ void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> cons
       device::planar_vjp(exec, call, chunks);
     }
   }
-  if (!call.with_parameters || call.stack.layers == 0) return;
+  if (!call.with_parameters) return;
   auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
   Kokkos::parallel_for(
       "meander::planar::vjp[add chunks]",
@@ -273,17 +279,16 @@ template <class ExecutionSpace, class Compute, class Parameter, class Gradient>
 void planar_vjp_parameters(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                            PlanarVjpMemory<Compute> const& memory,
                            PlanarVjpParameters<Parameter, Gradient> const& parameters) {
-  if (stack.layers == 0) return;
   char const* const label = "meander::planar::vjp[parameters]";
   ParameterGradients<Compute, Parameter, Gradient> const work{stack, memory.sums,
                                                               PlanarVjpSums(stack), parameters};
+  int const count = work.count();
+  if (count == 0) return;
   if constexpr (is_host_space<ExecutionSpace>)
     Kokkos::parallel_for(
-        label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, stack.layers),
-        work);
+        label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, count), work);
   else
-    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, stack.layers, 1, 32),
-                         work);
+    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, count, 1, 32), work);
 }
 
 #define MEANDER_VJP_SIZES(Space, Compute)                                                      \

@@ -18,9 +18,10 @@ namespace meander::impl {
 /// gram_group layers:
 ///   w: sum of da z,  u: sum of h g,  at the index of PlanarCoefficients;
 ///   b: sum of da,  s: sum of the log-det's gradient by s, times log_det_scale;
-///   m: sum of da_i h_j for j < i in one group, at the index of the Gram numbers.
+///   m: sum of da_i h_j for j < i in one group, at the index of the Gram numbers;
+///   loss: sum of the log-densities, where the call is scored.
 struct PlanarVjpSums {
-  std::size_t w, u, b, s, m, size;
+  std::size_t w, u, b, s, m, loss, size;
 
   template <class T>
   MEANDER_FUNCTION explicit PlanarVjpSums(PlanarCoefficients<T> const& c) {
@@ -31,7 +32,8 @@ struct PlanarVjpSums {
     b                        = u + matrix;
     s                        = b + layers;
     m                        = s + layers;
-    size                     = m + layers * c.gram_group;
+    loss                     = m + layers * c.gram_group;
+    size                     = loss + 1;
   }
 };
 
@@ -104,7 +106,7 @@ struct PlanarVjpCall {
 template <class ExecutionSpace, class Storage, class Compute>
 void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> const& call);
 
-/// The unconstrained parameters and where their gradients go.
+/// The unconstrained parameters and where their gradients go, times `scale`.
 template <class Parameter, class Gradient>
 struct PlanarVjpParameters {
   Constraint constraint;
@@ -112,6 +114,8 @@ struct PlanarVjpParameters {
   StridedMatrix<Parameter const> w, u;
   StridedMatrix<Gradient> grad_w, grad_u;
   StridedVector<Gradient> grad_b;
+  double scale = 1;
+  double* loss = nullptr;  ///< takes `scale` times the sum of the log-densities; null: not wanted
 };
 
 template <class ExecutionSpace, class Compute, class Parameter, class Gradient>
