@@ -20,11 +20,10 @@ namespace meander::impl {
 namespace device {
 
 template <class Compute>
-std::size_t vjp_rows_size(PlanarCoefficients<Compute> const& stack, std::int64_t max_batch);
+PlanarVjpSizes vjp_sizes(PlanarCoefficients<Compute> const& stack, std::int64_t max_batch);
 
 template <class ExecutionSpace, class Storage, class Compute>
-void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> const& call,
-                PlanarVjpChunks const& chunks);
+void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> const& call);
 
 }  // namespace device
 
@@ -37,7 +36,7 @@ std::int64_t least_rows(std::int32_t dim, std::int32_t layers) {
   return (rows + PlanarVjpChunks::unit - 1) / PlanarVjpChunks::unit * PlanarVjpChunks::unit;
 }
 
-/// Adds up the chunks, from the first to the last.
+/// Adds up the chunks of a host, from the first to the last.
 struct AddChunks {
   double* sums;
   std::int64_t size, chunks;
@@ -152,8 +151,7 @@ struct ParameterGradients {
 
   template <class Lanes>
   KOKKOS_FUNCTION void work(Lanes const& lanes, int l) const {
-    if (l == 0 && p.loss != nullptr)
-      lanes.each(1, [&](int) { *p.loss = p.scale * sums[at.loss]; });
+    if (l == 0 && p.loss != nullptr) lanes.each(1, [&](int) { *p.loss = p.scale * sums[at.loss]; });
     if (c.layers == 0) return;
     complete_sums(lanes, l);
     double const* const direct_w = sums + at.w;
@@ -200,7 +198,7 @@ struct ParameterGradients {
     int const first = l - l % c.gram_group;
     int const end   = first + c.gram_group < c.layers ? first + c.gram_group : c.layers;
     auto const m    = [&](int i, int j) {
-      return sums[at.m + std::size_t(i) * c.gram_group + j % c.gram_group];
+      return sums[at.m + std::size_t(i) * at.m_pitch + j % c.gram_group];
     };
     lanes.each(c.dim, [&](int d) {
       double w = 0, u = 0;
@@ -218,6 +216,14 @@ PlanarVjpChunks::PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int3
   std::int64_t const even = (batch + most - 1) / most;
   rows                    = std::max(least_rows(dim, layers), (even + unit - 1) / unit * unit);
   count                   = (batch + rows - 1) / rows;
+}
+
+PlanarVjpChunks PlanarVjpChunks::of(std::int64_t batch, std::int64_t tile, std::int64_t most) {
+  PlanarVjpChunks chunks(batch, 1, 1);
+  std::int64_t const tiles = (batch + tile - 1) / tile;
+  chunks.rows              = std::max<std::int64_t>(1, (tiles + most - 1) / most) * tile;
+  chunks.count             = (batch + chunks.rows - 1) / chunks.rows;
+  return chunks;
 }
 
 std::int64_t PlanarVjpChunks::bound(std::int64_t max_batch, std::int32_t dim, std::int32_t layers) {
@@ -241,21 +247,21 @@ void check_vjp_batch(char const* function, char const* argument, std::int64_t ba
 template <class ExecutionSpace, class Compute>
 PlanarVjpSizes planar_vjp_sizes(PlanarCoefficients<Compute> const& stack, std::int64_t max_batch,
                                 std::int32_t slots) {
-  std::int64_t const chunks = PlanarVjpChunks::bound(max_batch, stack.dim, stack.layers);
-  std::size_t rows          = 0;
-  if constexpr (is_host_space<ExecutionSpace>)
-    rows = std::size_t(std::min<std::int64_t>(chunks, slots)) *
-           host::PlanarVjp<Compute, Compute>::slot_size(stack);
-  else
-    rows = device::vjp_rows_size(stack, max_batch);
-  return {rows, std::size_t(chunks + 1) * PlanarVjpSums(stack).size};
+  if constexpr (is_host_space<ExecutionSpace>) {
+    std::int64_t const chunks = PlanarVjpChunks::bound(max_batch, stack.dim, stack.layers);
+    std::size_t const rows    = std::size_t(std::min<std::int64_t>(chunks, slots)) *
+                             host::PlanarVjp<Compute, Compute>::slot_size(stack);
+    return {rows, std::size_t(chunks + 1) * PlanarVjpSums(stack).size};
+  } else {
+    return device::vjp_sizes(stack, max_batch);
+  }
 }
 
 template <class ExecutionSpace, class Storage, class Compute>
 void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> const& call) {
-  PlanarVjpChunks const chunks(call.from.extent0, call.stack.dim, call.stack.layers);
-  if (chunks.count > 0) {
-    if constexpr (is_host_space<ExecutionSpace>) {
+  if constexpr (is_host_space<ExecutionSpace>) {
+    PlanarVjpChunks const chunks(call.from.extent0, call.stack.dim, call.stack.layers);
+    if (chunks.count > 0) {
       auto const slots = static_cast<std::int32_t>(
           std::min<std::int64_t>({call.memory.slots, exec.concurrency(), chunks.count}));
       host::PlanarVjp<Storage, Compute> const work{call, chunks, slots};
@@ -263,16 +269,16 @@ void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, Compute> cons
           "meander::planar::vjp[tiles]",
           Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(exec, 0, slots),
           [work](std::int64_t slot) { work.run(slot); });
-    } else {
-      device::planar_vjp(exec, call, chunks);
     }
+    if (!call.with_parameters) return;
+    auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
+    Kokkos::parallel_for(
+        "meander::planar::vjp[add chunks]",
+        Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(exec, 0, size),
+        AddChunks{call.memory.sums, size, chunks.count});
+  } else {
+    device::planar_vjp(exec, call);
   }
-  if (!call.with_parameters) return;
-  auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
-  Kokkos::parallel_for(
-      "meander::planar::vjp[add chunks]",
-      Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(exec, 0, size),
-      AddChunks{call.memory.sums, size, chunks.count});
 }
 
 template <class ExecutionSpace, class Compute, class Parameter, class Gradient>

@@ -35,6 +35,12 @@ KOKKOS_INLINE_FUNCTION std::int64_t opaque(std::int64_t value) {
 #endif
   return value;
 }
+KOKKOS_INLINE_FUNCTION std::int32_t opaque(std::int32_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" : "+r"(value));
+#endif
+  return value;
+}
 
 /// The value of the thread whose lane differs from this thread's by the bits of `mask`. All threads
 /// of the team must call this together.

@@ -209,6 +209,24 @@ struct LayerRule {
     return h;
   }
 
+  /// h(a) and h'(a) where a + (s - 1) h(a) = a_prime.
+  KOKKOS_INLINE_FUNCTION Activated<T> root(T a_prime, T s, T s_minus_1) const {
+    if (activation == Activation::tanh) {
+      auto const root = TanhRoot<RowMath<T>>(s, s_minus_1)(a_prime);
+      return {root.h, root.slope};
+    }
+    // Both sides' determinants are positive: a and a_prime have the same sign.
+    T const slope = a_prime >= 0 ? T(1) : negative_slope;
+    return {slope * a_prime / Kokkos::fma(slope, s, 1 - slope), slope + (a_prime - a_prime)};
+  }
+
+  /// Multiplies the determinant of a layer with these h(a) and h'(a) into `log_det`.
+  KOKKOS_INLINE_FUNCTION void count(Activated<T> const& v, T s, T s_minus_1,
+                                    LogDeterminant<T>& log_det) const {
+    T const rest = activation == Activation::tanh ? v.h * v.h : 1 - v.slope;
+    multiply<false>(Kokkos::fma(v.slope, s, rest), v.slope * s_minus_1, log_det);
+  }
+
  private:
   template <bool Usual>
   KOKKOS_INLINE_FUNCTION void multiply(T det, T det_minus_1, LogDeterminant<T>& log_det) const {

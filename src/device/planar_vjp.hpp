@@ -12,6 +12,7 @@
 #include <meander/impl/planar_vjp.hpp>
 
 #include "layer_scalars.hpp"
+#include "vjp_tiles.hpp"
 
 /// The gradients of a planar stack on a device, in Gram form (design fact 2), for any D and L: a
 /// few matrix products, and between them triangular recurrences on scalars, one row per thread. A
@@ -460,7 +461,7 @@ struct VjpLaunches {
     PlanarVjpSums const at(c);
     StridedMatrix<T const> const h{rows.h + first * rows.pitch, batch(), in_block(first), 1,
                                    rows.pitch};
-    outer(rows.da, h, first, at.m, c.gram_group);
+    outer(rows.da, h, first, at.m, at.m_pitch);
     double* const sums = call.memory.sums + at.size + first;
     vjp_teams(exec, "meander::planar::vjp[scalar sums]", chunks.count * in_block(first),
               VjpRowSums<T>{rows.da + first * rows.pitch, rows.a + first * rows.pitch, rows.pitch,
@@ -550,17 +551,120 @@ struct VjpLaunches {
   }
 };
 
-template <class ExecutionSpace, class Storage, class T>
-void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call,
-                PlanarVjpChunks const& chunks) {
-  VjpLaunches<ExecutionSpace, Storage, T> const launches(exec, call, chunks);
-  if (call.stack.layers == 0 && !call.scored) {
-    if (call.grad_from.data != nullptr) launches.copy(call.grad_to, call.grad_from);
-  } else if (call.direction == MapDirection::forward) {
-    launches.forward_vjp();
-  } else {
-    launches.inverse_vjp();
+/// Adds up the chunks: eight threads take every eighth of them, for 32 sums a team.
+struct VjpAddChunks {
+  static constexpr int lanes           = 32;
+  static constexpr int scratch_numbers = 256;
+  using Number                         = double;
+
+  double* sums;
+  std::int64_t size, chunks;
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
+    double* const parts   = vjp_scratch<double>(team, scratch_numbers);
+    int const t           = team.team_rank();
+    int const n           = team.team_size() / lanes;
+    std::int64_t const at = std::int64_t(team.league_rank()) * lanes + t % lanes;
+    double sum            = 0;
+    if (at < size) {
+#pragma unroll 4
+      for (std::int64_t c = t / lanes; c < chunks; c += n) sum += sums[(c + 1) * size + at];
+    }
+    parts[t] = sum;
+    team.team_barrier();
+    if (t >= lanes || at >= size) return;
+    for (int i = 1; i < n; ++i) sum += parts[i * lanes + t];
+    sums[at] = sum;
   }
+};
+
+/// Shapes of the fused kernel, in the order in which they are tried.
+template <class T>
+using VjpSmall =
+    std::conditional_t<sizeof(T) == 4, VjpShape<64, 128, 1, 4>, VjpShape<32, 128, 1, 2>>;
+template <class T>
+using VjpMedium =
+    std::conditional_t<sizeof(T) == 4, VjpShape<32, 128, 2, 4>, VjpShape<32, 256, 1, 1>>;
+template <class T>
+using VjpLarge =
+    std::conditional_t<sizeof(T) == 4, VjpShape<32, 256, 2, 2>, VjpShape<32, 256, 1, 1>>;
+
+/// Calls launch.operator()<Shape>(plan) with the first shape that there is a plan for.
+/// \return whether there is one
+template <class T, class Launch>
+bool with_vjp_plan(PlanarCoefficients<T> const& c, Launch const& launch) {
+  auto const attempt = [&]<class Shape>() {
+    auto const plan = vjp_plan<T, Shape>(c.dim, c.layers);
+    if (plan.exists()) launch.template operator()<Shape>(plan);
+    return plan.exists();
+  };
+  return attempt.template operator()<VjpSmall<T>>() ||
+         attempt.template operator()<VjpMedium<T>>() || attempt.template operator()<VjpLarge<T>>();
+}
+
+/// Chunks of the fused kernel: some teams for every multiprocessor, and tiles of rows.
+template <class Shape>
+PlanarVjpChunks vjp_tile_chunks(std::int64_t batch) {
+  constexpr std::int64_t most = 256 * Shape::teams / 2;
+  return PlanarVjpChunks::of(batch, Shape::rows, most);
+}
+
+template <class T>
+PlanarVjpSizes vjp_sizes(PlanarCoefficients<T> const& c, std::int64_t max_batch) {
+  std::size_t const size = PlanarVjpSums(c).size;
+  PlanarVjpSizes sizes{};
+  if (with_vjp_plan(c, [&]<class Shape>(VjpPlan const&) {
+        constexpr std::int64_t most = 256 * Shape::teams / 2;
+        auto const chunks           = std::min(most, (max_batch + Shape::rows - 1) / Shape::rows);
+        sizes                       = {0, std::size_t(chunks + 1) * size};
+      }))
+    return sizes;
+  std::int64_t const chunks = PlanarVjpChunks::bound(max_batch, c.dim, c.layers);
+  return {vjp_rows_size(c, max_batch), std::size_t(chunks + 1) * size};
+}
+
+template <MapDirection direction, class Shape, class ExecutionSpace, class Storage, class T>
+void launch_vjp_tiles(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call,
+                      PlanarVjpChunks const& chunks, VjpPlan const& plan) {
+  Kokkos::parallel_for(
+      "meander::planar::vjp[tiles]",
+      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Shape::threads, Shape::teams>>(
+          exec, static_cast<int>(chunks.count), Shape::threads)
+          .set_scratch_size(0, Kokkos::PerTeam(plan.scratch)),
+      VjpTiles<Storage, T, direction, Shape>{call, chunks, plan});
+}
+
+template <class ExecutionSpace, class Storage, class T>
+void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call) {
+  std::int64_t const batch = call.from.extent0;
+  PlanarVjpChunks chunks(batch, call.stack.dim, call.stack.layers);
+  bool const fused = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
+    chunks = vjp_tile_chunks<Shape>(batch);
+    if (batch == 0) return;
+    if (call.direction == MapDirection::forward)
+      launch_vjp_tiles<MapDirection::forward, Shape>(exec, call, chunks, plan);
+    else
+      launch_vjp_tiles<MapDirection::inverse, Shape>(exec, call, chunks, plan);
+  });
+  if (!fused && batch > 0) {
+    VjpLaunches<ExecutionSpace, Storage, T> const launches(exec, call, chunks);
+    if (call.direction == MapDirection::forward)
+      launches.forward_vjp();
+    else
+      launches.inverse_vjp();
+  }
+  if (!call.with_parameters) return;
+  auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
+  int const teams = int((size + VjpAddChunks::lanes - 1) / VjpAddChunks::lanes);
+  int const slots = int(std::clamp<std::int64_t>(chunks.count, 1, 8));
+  Kokkos::parallel_for(
+      "meander::planar::vjp[add chunks]",
+      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<256, 1>>(exec, teams,
+                                                                       slots * VjpAddChunks::lanes)
+          .set_scratch_size(0,
+                            Kokkos::PerTeam(sizeof(double) * VjpAddChunks::scratch_numbers + 32)),
+      VjpAddChunks{call.memory.sums, size, chunks.count});
 }
 
 }  // namespace meander::impl::device

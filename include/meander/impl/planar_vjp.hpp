@@ -18,10 +18,11 @@ namespace meander::impl {
 /// gram_group layers:
 ///   w: sum of da z,  u: sum of h g,  at the index of PlanarCoefficients;
 ///   b: sum of da,  s: sum of the log-det's gradient by s, times log_det_scale;
-///   m: sum of da_i h_j for j < i in one group, at the index of the Gram numbers;
+///   m: sum of da_i h_j for j < i in one group, at i * m_pitch + j % gram_group;
 ///   loss: sum of the log-densities, where the call is scored.
 struct PlanarVjpSums {
   std::size_t w, u, b, s, m, loss, size;
+  std::int32_t m_pitch;
 
   template <class T>
   MEANDER_FUNCTION explicit PlanarVjpSums(PlanarCoefficients<T> const& c) {
@@ -32,7 +33,8 @@ struct PlanarVjpSums {
     b                        = u + matrix;
     s                        = b + layers;
     m                        = s + layers;
-    loss                     = m + layers * c.gram_group;
+    m_pitch                  = c.group == 1 && c.layers < c.gram_group ? c.layers : c.gram_group;
+    loss                     = m + layers * m_pitch;
     size                     = loss + 1;
   }
 };
@@ -53,6 +55,9 @@ struct PlanarVjpChunks {
   std::int64_t rows, count;
 
   PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int32_t layers);
+
+  /// At most `most` chunks of a multiple of `tile` rows.
+  static PlanarVjpChunks of(std::int64_t batch, std::int64_t tile, std::int64_t most);
 
   /// As many as a batch of up to this many rows can have.
   static std::int64_t bound(std::int64_t max_batch, std::int32_t dim, std::int32_t layers);

@@ -1,0 +1,777 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <Kokkos_Core.hpp>
+
+#include <meander/impl/map_direction.hpp>
+#include <meander/impl/planar_vjp.hpp>
+
+#include "lanes.hpp"
+#include "layer_scalars.hpp"
+#include "scratch_copy.hpp"
+
+/// The gradients of a planar stack of up to 64 layers on a device, in one kernel: design fact 2 on
+/// tiles of rows in scratch. A team takes a chunk of rows, tile by tile, and keeps the sums over
+/// them in registers. Nothing is stored per row but what the caller asks for.
+namespace meander::impl::device {
+
+/// A team's rows, threads, and units: 4 x 4 sums of the gradients by w and u_hat that a thread
+/// keeps. `Teams` are to share a multiprocessor.
+template <int Rows, int Threads, int Units, int Teams>
+struct VjpShape {
+  static constexpr int rows    = Rows;
+  static constexpr int threads = Threads;
+  static constexpr int units   = Units;
+  static constexpr int teams   = Teams;
+};
+
+/// How the work on one tile is dealt out, for given D and L.
+struct VjpPlan {
+  int panel           = 0;  ///< coordinates that are in scratch at a time, a multiple of 4
+  int layers          = 0;  ///< L rounded up to a multiple of 4
+  int slices          = 0;  ///< threads that share the sum over coordinates of a w.z
+  int row_slices      = 0;  ///< threads that share a sum over the rows of a tile
+  int units           = 0;  ///< of a panel
+  int gram_slices     = 0;  ///< threads that share a sum over rows of da h
+  std::size_t scratch = 0;  ///< bytes
+
+  bool exists() const { return panel > 0; }
+};
+
+/// Level 0 of Kokkos 4.6 offers a team this many bytes.
+inline constexpr std::size_t vjp_most_scratch = 40000;
+
+constexpr int largest_power_of_two(int n) {
+  int p = 1;
+  while (2 * p <= n) p *= 2;
+  return p;
+}
+
+/// The plan of a shape, if it can do with its registers and scratch.
+template <class T, class Shape>
+VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
+  constexpr int row_groups = Shape::rows / 4;
+  constexpr int longest    = 64;
+  VjpPlan plan;
+  int const padded = (dim + 3) / 4 * 4;
+  plan.layers      = std::max(4, (layers + 3) / 4 * 4);
+  int const groups = plan.layers / 4;
+  if (layers > longest || row_groups * groups > Shape::threads) return {};
+  auto const bytes = [&](int panel, int slices) {
+    return sizeof(T) * std::size_t(Shape::rows + 4) *
+           (2 * std::size_t(panel) + std::size_t(2 + slices) * plan.layers);
+  };
+  plan.panel = std::min(longest, padded);
+  plan.slices =
+      largest_power_of_two(std::min(Shape::threads / (row_groups * groups), plan.panel / 4));
+  while (bytes(plan.panel, plan.slices) > vjp_most_scratch) {
+    if (plan.slices > 4)
+      plan.slices /= 2;
+    else if (plan.panel > 16)
+      plan.panel -= 16;
+    else if (plan.slices > 1)
+      plan.slices /= 2;
+    else
+      return {};
+  }
+  plan.units       = 2 * groups * (plan.panel / 4);
+  int const panels = (padded + plan.panel - 1) / plan.panel;
+  if (panels * plan.units > Shape::threads * Shape::units) return {};
+  plan.row_slices = panels == 1 && plan.units <= Shape::threads
+                        ? largest_power_of_two(std::min(row_groups, Shape::threads / plan.units))
+                        : 1;
+  plan.units *= plan.row_slices;
+  int const pairs  = plan.layers / 2 * plan.layers / 2;
+  plan.gram_slices = largest_power_of_two(std::clamp(Shape::threads / pairs, 1, row_groups));
+  plan.scratch     = bytes(plan.panel, plan.slices);
+  // Sums pass through scratch as well.
+  std::size_t const exchanged =
+      std::max(sizeof(T) * (plan.row_slices > 1 ? 16 : 0), sizeof(double));
+  plan.scratch = std::max(plan.scratch, exchanged * Shape::threads) + 64;
+  return plan;
+}
+
+template <class Storage, class T, MapDirection direction, class Shape>
+struct VjpTiles {
+  static constexpr int rows        = Shape::rows;
+  static constexpr int threads     = Shape::threads;
+  static constexpr int units       = Shape::units;
+  static constexpr int pitch       = rows + 4;  ///< so that neighbours are in different banks
+  static constexpr int row_groups  = rows / 4;
+  static constexpr int block       = 8;  ///< layers whose scalars are in registers together
+  static constexpr bool is_forward = direction == MapDirection::forward;
+
+  PlanarVjpCall<Storage, T> call;
+  PlanarVjpChunks chunks;
+  VjpPlan plan;
+
+  /// A team's scratch, each part as [coordinate or layer][row].
+  struct Scratch {
+    T* memory;
+    int panel, layers;  ///< numbers of a part
+
+    /// The rows' panel.
+    KOKKOS_INLINE_FUNCTION T* z() const { return memory; }
+    /// The gradients'.
+    KOKKOS_INLINE_FUNCTION T* g() const { return memory + panel; }
+    /// h(a) of every layer.
+    KOKKOS_INLINE_FUNCTION T* h() const { return memory + 2 * panel; }
+    /// h'(a) until the gradient by a takes its place.
+    KOKKOS_INLINE_FUNCTION T* da() const { return memory + 2 * panel + layers; }
+    /// Products, in slices; then the gradients by s.
+    KOKKOS_INLINE_FUNCTION T* x() const { return memory + 2 * panel + 2 * layers; }
+  };
+
+  /// What a thread carries from tile to tile.
+  struct Sums {
+    T unit[units][4][4] = {};
+    double scalar       = 0;  ///< of da (threads up to L) or of the gradients by s
+    double loss         = 0;
+  };
+
+  /// Rows that units are summed over in T, before they are added to the chunk's in double.
+  static constexpr int run = 512;
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
+    T* const memory =
+        static_cast<T*>(team.team_scratch(0).get_shmem_aligned(plan.scratch - 64, 32));
+    Scratch const scratch{memory, plan.panel * pitch, plan.layers * pitch};
+    int const t              = team.team_rank();
+    std::int64_t const chunk = team.league_rank();
+    std::int64_t const first = chunk * chunks.rows;
+    std::int64_t const end =
+        first + chunks.rows < call.from.extent0 ? first + chunks.rows : call.from.extent0;
+    Sums sums;
+    for (std::int64_t row = first; row < end; row += rows) {
+      tile(team, t, scratch, row, int(end - row < rows ? end - row : rows), row == first, chunk,
+           sums);
+      std::int64_t const done = row + rows - first;
+      if (call.with_parameters && (done % run == 0 || row + rows >= end))
+        store_units(team, opaque(t), memory, chunk, done <= run, sums);
+    }
+    if (call.with_parameters) store_scalars(team, t, memory, chunk, end - first, sums);
+  }
+
+ private:
+  KOKKOS_INLINE_FUNCTION int panels() const {
+    return (call.stack.padded_dim + plan.panel - 1) / plan.panel;
+  }
+  /// Groups of four coordinates of panel p.
+  KOKKOS_INLINE_FUNCTION int groups(int p) const {
+    int const left = call.stack.padded_dim - p * plan.panel;
+    return (left < plan.panel ? left : plan.panel) / 4;
+  }
+  KOKKOS_INLINE_FUNCTION int last_layer(int l) const {
+    return l < call.stack.layers ? l : call.stack.layers - 1;
+  }
+  KOKKOS_INLINE_FUNCTION double* sums_of(std::int64_t chunk) const {
+    return call.memory.sums + (chunk + 1) * std::int64_t(PlanarVjpSums(call.stack).size);
+  }
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, std::int64_t first,
+                                   int count, bool is_first, std::int64_t chunk, Sums& sums) const {
+    bool const one_panel = panels() == 1;
+    // A = rows W^T, and the scalars of each row.
+    {
+      T a[4][4] = {};
+      for (int p = 0; p < panels(); ++p) {
+        team.team_barrier();
+        load(opaque(t), call.from, first, count, p, s.z());
+        wait_for_copies<0>();
+        team.team_barrier();
+        project(opaque(t), call.stack.w, s.z(), p, a);
+      }
+      keep(opaque(t), s, a);
+    }
+    team.team_barrier();
+    if (t < rows) {
+      T const log_det = is_forward ? forward_chain(s, opaque(t), t < count)
+                                   : inverse_chain(s, opaque(t), t < count);
+      if (t < count) sums.loss += is_forward ? double(log_det) : -double(log_det);
+    }
+    // The gradient behind the map, and its products with u_hat.
+    {
+      T along[4][4] = {};
+      for (int p = 0; p < panels(); ++p) {
+        team.team_barrier();
+        if (!one_panel) {
+          load(opaque(t), call.from, first, count, p, s.z());
+          wait_for_copies<0>();
+          team.team_barrier();
+        }
+        sums.loss += seed(team, opaque(t), s, first, count, p);
+        team.team_barrier();
+        project(opaque(t), call.stack.u_hat, s.g(), p, along);
+      }
+      team.team_barrier();
+      keep(opaque(t), s, along);
+    }
+    team.team_barrier();
+    if (t < rows) gradient_chain(s, opaque(t), t < count, grad_log_det(first, t, count));
+    // What is summed over the rows, and the gradient before the map.
+    for (int p = 0; p < panels(); ++p) {
+      team.team_barrier();
+      if (!one_panel) {
+        load(opaque(t), call.from, first, count, p, s.z());
+        wait_for_copies<0>();
+        team.team_barrier();
+        seed(team, opaque(t), s, first, count, p);
+        team.team_barrier();
+      }
+      if (!is_forward) {
+        add_da(opaque(t), s, p, T(-1));
+        team.team_barrier();
+      }
+      if (call.with_parameters) {
+        add_units(opaque(t), s, p, sums);
+        if (p == 0) {
+          add_scalars(opaque(t), s, sums);
+          add_gram(opaque(t), s, is_first, sums_of(chunk));
+        }
+      }
+      if (call.grad_from.data == nullptr) continue;
+      team.team_barrier();
+      if (is_forward) {
+        add_da(opaque(t), s, p, T(1));
+        team.team_barrier();
+      }
+      store(opaque(t), s.g(), first, count, p);
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION T grad_log_det(std::int64_t first, int row, int count) const {
+    if (call.scored || row >= count) return T(1);
+    return T(call.grad_log_det.data[(first + row) * call.grad_log_det.stride0]);
+  }
+
+  /// Neighbouring threads take what lies side by side in memory, and write to different banks.
+  /// Calls f(row, d) for the elements of panel p.
+  template <class F>
+  KOKKOS_INLINE_FUNCTION void each_element(int t, bool by_columns, int p, F const& f) const {
+    int const columns = 4 * groups(p);
+    if (by_columns) {
+      int const row = t % rows;
+      for (int d = t / rows; d < columns; d += threads / rows) f(row, d);
+      return;
+    }
+    int const row_in = t / 8 % 4, d_in = t % 8;
+    int const across = (columns + 7) / 8;
+    for (int i = t / 32; i < across * row_groups; i += threads / 32) {
+      int const d = i % across * 8 + d_in;
+      if (d < columns) f(i / across * 4 + row_in, d);
+    }
+  }
+
+  /// Outside the matrix: zero.
+  KOKKOS_INLINE_FUNCTION void load(int t, StridedMatrix<Storage const> const& m, std::int64_t first,
+                                   int count, int p, T* tile) const {
+    int const d0              = p * plan.panel;
+    Storage const* const from = m.data + first * m.stride0 + d0 * m.stride1;
+    each_element(t, m.stride0 == 1, p, [&](int row, int d) {
+      T* const to = tile + d * pitch + row;
+      if (row >= count || d0 + d >= m.extent1)
+        *to = 0;
+      else
+        copy_or_convert(to, from + row * m.stride0 + d * m.stride1);
+    });
+  }
+
+  KOKKOS_INLINE_FUNCTION static void copy_or_convert(T* to, Storage const* from) {
+    if constexpr (std::is_same_v<Storage, float> && std::is_same_v<T, float>)
+      copy_later<1>(to, from);
+    else
+      *to = T(*from);
+  }
+
+  KOKKOS_INLINE_FUNCTION void store(int t, T const* tile, std::int64_t first, int count,
+                                    int p) const {
+    auto const& m     = call.grad_from;
+    int const d0      = p * plan.panel;
+    Storage* const to = m.data + first * m.stride0 + d0 * m.stride1;
+    each_element(t, m.stride0 == 1, p, [&](int row, int d) {
+      if (row < count && d0 + d < m.extent1)
+        to[row * m.stride0 + d * m.stride1] = Storage(tile[d * pitch + row]);
+    });
+  }
+
+  /// sum[i][r] += of four layers i and four rows r, over this thread's share of the coordinates of
+  /// panel p: coefficients . tile.
+  KOKKOS_INLINE_FUNCTION void project(int t, T const* coefficients, T const* tile, int p,
+                                      T (&sum)[4][4]) const {
+    int const row   = t % row_groups * 4;
+    int const q     = t / row_groups;
+    int const layer = q % (plan.layers / 4) * 4, slice = q / (plan.layers / 4);
+    if (slice >= plan.slices || call.stack.layers == 0) return;
+    T const* c[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      c[i] = coefficients + last_layer(layer + i) * std::int64_t(call.stack.padded_dim) +
+             p * plan.panel;
+    int const n = groups(p);
+    for (int g = slice; g < n; g += plan.slices) {
+      Pack<T, 4> z[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) z[k] = load_pack<4>(tile + (4 * g + k) * pitch + row);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        auto const w = load_pack<4>(c[i] + 4 * g);
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+#pragma unroll
+          for (int r = 0; r < 4; ++r) sum[i][r] = Kokkos::fma(w.v[k], z[k].v[r], sum[i][r]);
+      }
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void keep(int t, Scratch const& s, T const (&sum)[4][4]) const {
+    int const row   = t % row_groups * 4;
+    int const q     = t / row_groups;
+    int const layer = q % (plan.layers / 4) * 4, slice = q / (plan.layers / 4);
+    if (slice >= plan.slices) return;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      store_pack(s.x() + (slice * plan.layers + layer + i) * pitch + row,
+                 Pack<T, 4>{{sum[i][0], sum[i][1], sum[i][2], sum[i][3]}});
+  }
+
+  KOKKOS_INLINE_FUNCTION T product(Scratch const& s, int l, int row) const {
+    T sum = s.x()[l * pitch + row];
+    for (int i = 1; i < plan.slices; ++i) sum += s.x()[(i * plan.layers + l) * pitch + row];
+    return sum;
+  }
+
+  KOKKOS_INLINE_FUNCTION T const* gram(int i) const {
+    return call.stack.gram + std::int64_t(last_layer(i)) * call.stack.gram_group;
+  }
+
+  KOKKOS_INLINE_FUNCTION LayerRule<T> rule() const {
+    return {call.stack.activation, call.stack.negative_slope, call.stack.log_det_epsilon};
+  }
+
+  KOKKOS_INLINE_FUNCTION void count_log_det(Activated<T> const& v, int l,
+                                            LogDeterminant<T>& log_det) const {
+    rule().count(v, call.stack.s[l], call.stack.s_minus_1[l], log_det);
+    if (call.stack.take_log[l] != 0) log_det.take_log();
+  }
+
+  KOKKOS_INLINE_FUNCTION Activated<T> activated(T a) const {
+    if (call.stack.activation == Activation::tanh) return tanh_parts(a);
+    T const slope = a < 0 ? call.stack.negative_slope : T(1);
+    return {slope * a, slope + (a - a)};  // the slope alone would hide a NaN
+  }
+
+  KOKKOS_INLINE_FUNCTION void keep(Scratch const& s, int l, int row, bool is_row, T h,
+                                   T slope) const {
+    s.h()[l * pitch + row]  = is_row ? h : T(0);
+    s.da()[l * pitch + row] = slope;
+  }
+
+  /// h and h' of one row from its products with w. \return the log-determinant
+  KOKKOS_INLINE_FUNCTION T forward_chain(Scratch const& s, int row, bool is_row) const {
+    auto const& c = call.stack;
+    LogDeterminant<T> log_det;
+    for (int first = 0; first < c.layers; first += block) {
+      T a[block], h[block];
+#pragma unroll
+      for (int k = 0; k < block; ++k) {
+        int const l = last_layer(first + k);
+        a[k]        = product(s, l, row) + c.b[l];
+      }
+      // tanh of an infinite row is finite, and would hide it.
+      if (first == 0) a[0] += a[0] - a[0];
+      for (int j = 0; j < first; j += 4) subtract<-1>(s, row, first, j, a);
+#pragma unroll
+      for (int k = 0; k < block; ++k) {
+        if (first + k >= c.layers) break;
+        T const* const g = gram(first + k) + first;
+#pragma unroll
+        for (int j = 0; j < k; ++j) a[k] = Kokkos::fma(g[j], h[j], a[k]);
+        auto const v = activated(a[k]);
+        h[k]         = v.h;
+        keep(s, first + k, row, is_row, v.h, v.slope);
+        count_log_det(v, first + k, log_det);
+      }
+    }
+    return log_det.sum;
+  }
+
+  /// a_k -= sign * the share of layers j to j + 3 in w_k . rows, of a block of layers.
+  template <int sign>
+  KOKKOS_INLINE_FUNCTION void subtract(Scratch const& s, int row, int first, int j,
+                                       T (&a)[block]) const {
+    T h[4];
+#pragma unroll
+    for (int q = 0; q < 4; ++q)
+      h[q] = j + q < call.stack.layers ? T(-sign) * s.h()[(j + q) * pitch + row] : T(0);
+#pragma unroll
+    for (int k = 0; k < block; ++k) {
+      auto const g = load_pack<4>(gram(first + k) + j);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) a[k] = Kokkos::fma(g.v[q], h[q], a[k]);
+    }
+  }
+
+  /// The same from the products of what the layers gave, last layer first.
+  KOKKOS_INLINE_FUNCTION T inverse_chain(Scratch const& s, int row, bool is_row) const {
+    auto const& c = call.stack;
+    LogDeterminant<T> log_det;
+    for (int first = (c.layers + block - 1) / block * block - block; first >= 0; first -= block) {
+      T a[block], h[block] = {};
+#pragma unroll
+      for (int k = 0; k < block; ++k) {
+        int const l = last_layer(first + k);
+        a[k]        = product(s, l, row) + c.b[l];
+      }
+      for (int j = first + block; j < c.layers; j += 4) subtract<1>(s, row, first, j, a);
+#pragma unroll
+      for (int k = block - 1; k >= 0; --k) {
+        int const l = first + k;
+        if (l >= c.layers) continue;
+        if (l == c.layers - 1) a[k] += a[k] - a[k];
+        T const* const g = gram(l) + first;
+#pragma unroll
+        for (int j = k + 1; j < block; ++j)
+          if (first + j < c.layers) a[k] = Kokkos::fma(-g[j], h[j], a[k]);
+        auto const v = rule().root(a[k], c.s[l], c.s_minus_1[l]);
+        h[k]         = v.h;
+        keep(s, l, row, is_row, v.h, v.slope);
+        rule().count(v, c.s[l], c.s_minus_1[l], log_det);
+        // The flags say where the product, taken in the order of the layers, leaves its range.
+        if (l == 0 || c.take_log[l - 1] != 0) log_det.take_log();
+      }
+    }
+    return log_det.sum;
+  }
+
+  /// The gradient by a of one row, in da, and that by s, in x. See src/host/planar_vjp.cpp.
+  KOKKOS_INLINE_FUNCTION void gradient_chain(Scratch const& s, int row, bool is_row,
+                                             T by_log_det) const {
+    auto const& c    = call.stack;
+    bool const tanh  = c.activation == Activation::tanh;
+    int const blocks = (c.layers + block - 1) / block;
+    for (int n = 0; n < blocks; ++n) {
+      int const first = (is_forward ? blocks - 1 - n : n) * block;
+      T along[block];
+#pragma unroll
+      for (int k = 0; k < block; ++k) along[k] = product(s, last_layer(first + k), row);
+      int const from = is_forward ? first + block : 0, to = is_forward ? c.layers : first;
+      for (int j = from; j < to; ++j) add_gram_row(first, j, s.da()[j * pitch + row], along);
+#pragma unroll
+      for (int i = 0; i < block; ++i) {
+        int const k = is_forward ? block - 1 - i : i;
+        int const l = first + k;
+        if (l >= c.layers) continue;
+        T const value     = s.h()[l * pitch + row];
+        T const slope     = s.da()[l * pitch + row];
+        T const s_minus_1 = c.s_minus_1[l];
+        T const det       = Kokkos::fma(slope, c.s[l], tanh ? value * value : 1 - slope);
+        T const divisor   = det < 0 ? det - c.log_det_epsilon : det + c.log_det_epsilon;
+        T const by_det    = by_log_det != 0 ? by_log_det / divisor : T(0);
+        T const by_slope  = tanh ? -2 * value * (by_det * s_minus_1) : T(0);
+        T da;
+        if constexpr (is_forward) {
+          da = slope * (along[k] + by_slope);
+        } else {
+          T const q    = slope * by_slope;
+          T const rest = along[k] - q * s_minus_1;
+          da           = Kokkos::fma(slope, rest != 0 ? rest / det : T(0), q);
+        }
+        if (!is_row) da = 0;
+        s.da()[l * pitch + row] = da;
+        s.x()[l * pitch + row]  = is_row ? slope * (by_det * log_det_scale(c, l)) : T(0);
+        add_gram_row(first, l, da, along);
+      }
+    }
+  }
+
+  /// What layer j's da adds to g . u_hat of a block of layers.
+  KOKKOS_INLINE_FUNCTION void add_gram_row(int first, int j, T da, T (&along)[block]) const {
+    T const factor   = is_forward ? da : -da;
+    T const* const g = gram(j) + first;
+#pragma unroll
+    for (int k = 0; k < block; k += 4) {
+      auto const pack = load_pack<4>(g + k);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) along[k + q] = Kokkos::fma(pack.v[q], factor, along[k + q]);
+    }
+  }
+
+  /// Fills the gradients' panel with the loss by what the map gives. For the inverse, z becomes
+  /// that. \return this thread's share of the logarithm of the base's density, but for its constant
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION double seed(Team const& team, int t, Scratch const& s, std::int64_t first,
+                                     int count, int p) const {
+    if (!call.scored) {
+      load(t, call.grad_to, first, count, p, s.g());
+      if (!is_forward) {
+        each_block(t, p, [&](int row, int d) {
+          T y[4][4];
+          moved(s, p, row, d, y);
+#pragma unroll
+          for (int k = 0; k < 4; ++k) put(s.z() + (d + k) * pitch + row, y[k]);
+        });
+      }
+      wait_for_copies<0>();
+      return 0;
+    }
+    T squares = 0;
+    each_block(t, p, [&](int row, int d) {
+      T y[4][4];
+      moved(s, p, row, d, y);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        int const at    = p * plan.panel + d + k;
+        bool const is_d = at < call.stack.dim;
+        T const loc     = call.base.loc == nullptr || !is_d ? T(0) : call.base.loc[at];
+        T const inverse =
+            call.base.inverse_scale == nullptr || !is_d ? T(1) : call.base.inverse_scale[at];
+        T g[4];
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          T const x = row + r < count && is_d ? (loc - y[k][r]) * inverse : T(0);
+          squares   = Kokkos::fma(x, x, squares);
+          g[r]      = x * inverse;
+        }
+        if (!is_forward) put(s.z() + (d + k) * pitch + row, y[k]);
+        put(s.g() + (d + k) * pitch + row, g);
+      }
+    });
+    return -0.5 * double(squares);
+  }
+
+  KOKKOS_INLINE_FUNCTION static void put(T* to, T const (&x)[4]) {
+    store_pack(to, Pack<T, 4>{{x[0], x[1], x[2], x[3]}});
+  }
+
+  /// Calls f(row, d) for blocks of four rows and four coordinates of panel p.
+  template <class F>
+  KOKKOS_INLINE_FUNCTION void each_block(int t, int p, F const& f) const {
+    int const row = t % row_groups * 4;
+    int const n   = groups(p);
+    for (int g = t / row_groups; g < n; g += threads / row_groups) f(row, 4 * g);
+  }
+
+  /// Four coordinates of four rows behind the map: z + H U_hat, or z - H U_hat.
+  KOKKOS_INLINE_FUNCTION void moved(Scratch const& s, int p, int row, int d, T (&y)[4][4]) const {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      auto const z = load_pack<4>(s.z() + (d + k) * pitch + row);
+#pragma unroll
+      for (int r = 0; r < 4; ++r) y[k][r] = z.v[r];
+    }
+    add_layers(s.h(), call.stack.u_hat, p, row, d, is_forward ? T(1) : T(-1), y);
+  }
+
+  /// y[k][r] += sign * sum over the layers of x[l][row + r] coefficients[l][d + k].
+  KOKKOS_INLINE_FUNCTION void add_layers(T const* x, T const* coefficients, int p, int row, int d,
+                                         T sign, T (&y)[4][4]) const {
+    T const* const c = coefficients + p * plan.panel + d;
+#pragma unroll 4
+    for (int l = 0; l < call.stack.layers; ++l) {
+      auto const xs = load_pack<4>(x + l * pitch + row);
+      auto const cs = load_pack<4>(c + std::int64_t(l) * call.stack.padded_dim);
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) y[k][r] = Kokkos::fma(sign * cs.v[k], xs.v[r], y[k][r]);
+    }
+  }
+
+  /// g += sign dA W
+  KOKKOS_INLINE_FUNCTION void add_da(int t, Scratch const& s, int p, T sign) const {
+    each_block(t, p, [&](int row, int d) {
+      T g[4][4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        auto const old = load_pack<4>(s.g() + (d + k) * pitch + row);
+#pragma unroll
+        for (int r = 0; r < 4; ++r) g[k][r] = old.v[r];
+      }
+      add_layers(s.da(), call.stack.w, p, row, d, sign, g);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) put(s.g() + (d + k) * pitch + row, g[k]);
+    });
+  }
+
+  /// One unit: four layers and four coordinates, of the gradient by w or of that by u_hat.
+  struct Unit {
+    bool by_u, exists;
+    int layer, group, row, row_end;
+
+    /// Neighbouring layers or coordinates of a unit are this far apart, so that neighbouring
+    /// threads read neighbouring ones.
+    int layer_step, group_step;
+  };
+
+  /// The unit number k of thread t in panel p.
+  KOKKOS_INLINE_FUNCTION Unit unit(int t, int k, int p) const {
+    int const i      = k * threads + t - p * plan.units;
+    int const per    = plan.units / plan.row_slices;
+    int const across = plan.panel / 4, down = plan.layers / 4;
+    int const n = i % per, slice = i / per;
+    Unit u;
+    u.exists     = i >= 0 && i < plan.units && n % across < groups(p);
+    u.group      = n % across;
+    u.layer      = n / across % down;
+    u.by_u       = n / across / down == 1;
+    u.row        = slice * (rows / plan.row_slices);
+    u.row_end    = u.row + rows / plan.row_slices;
+    u.layer_step = down;
+    u.group_step = groups(p);
+    return u;
+  }
+
+  KOKKOS_INLINE_FUNCTION void add_units(int t, Scratch const& s, int p, Sums& sums) const {
+#pragma unroll
+    for (int k = 0; k < units; ++k) {
+      Unit const u = unit(t, k, p);
+      if (!u.exists) continue;
+      T const* const left  = (u.by_u ? s.h() : s.da()) + u.layer * pitch;
+      T const* const right = (u.by_u ? s.g() : s.z()) + u.group * pitch;
+      for (int row = u.row; row < u.row_end; row += 4) {
+        Pack<T, 4> x[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) x[i] = load_pack<4>(left + i * u.layer_step * pitch + row);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          auto const y = load_pack<4>(right + j * u.group_step * pitch + row);
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int r = 0; r < 4; ++r)
+              sums.unit[k][i][j] = Kokkos::fma(x[i].v[r], y.v[r], sums.unit[k][i][j]);
+        }
+      }
+    }
+  }
+
+  KOKKOS_INLINE_FUNCTION void add_scalars(int t, Scratch const& s, Sums& sums) const {
+    int const layers = call.stack.layers;
+    if (t >= 2 * layers) return;
+    T const* const x = t < layers ? s.da() + t * pitch : s.x() + (t - layers) * pitch;
+    T part           = 0;
+    for (int row = 0; row < rows; row += 4) {
+      auto const pack = load_pack<4>(x + row);
+      part += (pack.v[0] + pack.v[1]) + (pack.v[2] + pack.v[3]);
+    }
+    sums.scalar += double(part);
+  }
+
+  /// da_i h_j of two by two layers a thread. These sums live in memory: they are few.
+  KOKKOS_INLINE_FUNCTION void add_gram(int t, Scratch const& s, bool is_first, double* sums) const {
+    int const half = plan.layers / 2, slices = plan.gram_slices;
+    int const slice = t % slices;
+    PlanarVjpSums const at(call.stack);
+    for (int n = 0; n < half * half * slices; n += threads) {
+      int const pair = (n + t) / slices;
+      int const i0 = pair / half * 2, j0 = pair % half * 2;
+      T part[2][2] = {};
+      if (pair < half * half && j0 <= i0) {
+        for (int row = 4 * slice; row < rows; row += 4 * slices) {
+          Pack<T, 4> x[2], y[2];
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            x[i] = load_pack<4>(s.da() + (i0 + i) * pitch + row);
+            y[i] = load_pack<4>(s.h() + (j0 + i) * pitch + row);
+          }
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+#pragma unroll
+            for (int j = 0; j < 2; ++j)
+#pragma unroll
+              for (int r = 0; r < 4; ++r)
+                part[i][j] = Kokkos::fma(x[i].v[r], y[j].v[r], part[i][j]);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+          for (int mask = 1; mask < slices; mask *= 2)
+            part[i][j] += from_lane_xor(part[i][j], mask);
+      if (slice != 0 || pair >= half * half) continue;
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          if (i0 + i >= call.stack.layers || j0 + j >= at.m_pitch) continue;
+          double& sum = sums[at.m + std::size_t(i0 + i) * at.m_pitch + j0 + j];
+          sum         = (is_first ? 0.0 : sum) + double(part[i][j]);
+        }
+    }
+  }
+
+  /// Adds the units to the sums of the chunk, and begins anew.
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void store_units(Team const& team, int t, T* exchanged, std::int64_t chunk,
+                                          bool is_first, Sums& sums) const {
+    auto const& c = call.stack;
+    PlanarVjpSums const at(c);
+    double* const to = sums_of(chunk);
+    bool const share = plan.row_slices > 1;  // then only units[0] is in use
+    int const per    = plan.units / plan.row_slices;
+    if (share) {
+      team.team_barrier();
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) exchanged[(4 * i + j) * threads + t] = sums.unit[0][i][j];
+      team.team_barrier();
+    }
+    for (int p = 0; p < panels(); ++p)
+#pragma unroll
+      for (int k = 0; k < units; ++k) {
+        Unit const u = unit(t, k, p);
+        if (!u.exists || u.row != 0) continue;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            int const l = u.layer + i * u.layer_step;
+            int const d = p * plan.panel + u.group + j * u.group_step;
+            if (l >= c.layers) continue;
+            double& sum = to[(u.by_u ? at.u : at.w) + c.index(l, d)];
+            double all  = is_first ? double(sums.unit[k][i][j]) : sum + double(sums.unit[k][i][j]);
+            for (int slice = 1; slice < plan.row_slices; ++slice)
+              all += double(exchanged[(4 * i + j) * threads + slice * per + t]);
+            sum = all;
+          }
+      }
+#pragma unroll
+    for (int k = 0; k < units; ++k)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums.unit[k][i][j] = 0;
+  }
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void store_scalars(Team const& team, int t, T* memory, std::int64_t chunk,
+                                            std::int64_t count, Sums const& sums) const {
+    auto const& c = call.stack;
+    PlanarVjpSums const at(c);
+    double* const to      = sums_of(chunk);
+    auto* const exchanged = reinterpret_cast<double*>(memory);
+    if (t < c.layers) to[at.b + t] = sums.scalar;
+    if (t >= c.layers && t < 2 * c.layers) to[at.s + t - c.layers] = sums.scalar;
+    team.team_barrier();
+    exchanged[t] = sums.loss;
+    for (int half = threads / 2; half > 0; half /= 2) {
+      team.team_barrier();
+      if (t < half) exchanged[t] += exchanged[t + half];
+    }
+    if (t != 0) return;
+    constexpr double half_log_two_pi = 0.91893853320467274178;
+    double const log_volume = call.base.log_volume == nullptr ? 0.0 : double(*call.base.log_volume);
+    to[at.loss]             = exchanged[0] - double(count) * (half_log_two_pi * c.dim + log_volume);
+  }
+};
+
+}  // namespace meander::impl::device
