@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <meander/impl/flow_gradient.hpp>
 #include <meander/impl/planar_prepare.hpp>
 
 #include "host/planar_vjp.hpp"
@@ -242,6 +243,12 @@ void check_vjp_batch(char const* function, char const* argument, std::int64_t ba
   if (batch <= max_batch) return;
   refuse(function, "extent 0 of argument ", argument, " is ", batch, ", expected at most ",
          max_batch, " (the rows the workspace is for)");
+}
+
+void check_mean_rows(char const* function, char const* argument, std::int64_t rows) {
+  if (rows > 0) return;
+  refuse(function, "argument ", argument,
+         " has no rows, expected at least one: the loss is a mean over rows");
 }
 
 template <class ExecutionSpace, class Compute>
