@@ -585,7 +585,7 @@ using VjpSmall =
     std::conditional_t<sizeof(T) == 4, VjpShape<64, 128, 1, 4>, VjpShape<32, 128, 1, 2>>;
 template <class T>
 using VjpMedium =
-    std::conditional_t<sizeof(T) == 4, VjpShape<32, 128, 2, 4>, VjpShape<32, 256, 1, 1>>;
+    std::conditional_t<sizeof(T) == 4, VjpShape<32, 128, 2, 3>, VjpShape<32, 256, 1, 1>>;
 template <class T>
 using VjpLarge =
     std::conditional_t<sizeof(T) == 4, VjpShape<32, 256, 2, 2>, VjpShape<32, 256, 1, 1>>;
