@@ -29,25 +29,36 @@ inline constexpr int vjp_slots   = vjp_threads / vjp_tile;
 /// What is kept per row, each as a matrix with the rows side by side.
 template <class T>
 struct VjpRows {
-  T* a;   ///< (L) w.z + b until the gradient by s takes its place
-  T* h;   ///< (L)
-  T* da;  ///< (L)
-  T* z;   ///< (D)
-  T* g;   ///< (D)
+  T* a;    ///< (L) w.z + b until the gradient by s takes its place
+  T* h;    ///< (L)
+  T* da;   ///< (L)
+  T* z;    ///< (D)
+  T* g;    ///< (D)
+  T* log;  ///< log|det| of the layers
   std::int64_t pitch;
 
   VjpRows(PlanarCoefficients<T> const& c, T* memory, std::int64_t batch) : pitch(batch) {
-    a  = memory;
-    h  = a + batch * c.layers;
-    da = h + batch * c.layers;
-    z  = da + batch * c.layers;
-    g  = z + batch * c.dim;
+    a   = memory;
+    h   = a + batch * c.layers;
+    da  = h + batch * c.layers;
+    z   = da + batch * c.layers;
+    g   = z + batch * c.dim;
+    log = g + batch * c.dim;
   }
 };
 
+/// Rows that pass through the launches together: what is kept of them stays in the cache, and takes
+/// little memory. Whole chunks.
+inline std::int64_t vjp_panel_rows(PlanarVjpChunks const& chunks) {
+  constexpr std::int64_t wanted = 32768;
+  return std::max<std::int64_t>(1, wanted / chunks.rows) * chunks.rows;
+}
+
 template <class T>
 std::size_t vjp_rows_size(PlanarCoefficients<T> const& c, std::int64_t max_batch) {
-  return std::size_t(max_batch) * (3 * std::size_t(c.layers) + 2 * std::size_t(c.dim));
+  PlanarVjpChunks const chunks(max_batch, c.dim, c.layers);
+  std::int64_t const rows = std::min(max_batch, vjp_panel_rows(chunks));
+  return std::size_t(rows) * (3 * std::size_t(c.layers) + 2 * std::size_t(c.dim) + 1);
 }
 
 /// A tile of at most 32 rows and 32 coordinates, in scratch as [coordinate][row].
@@ -292,6 +303,7 @@ struct VjpRecurrence {
   PlanarCoefficients<T> c;
   int first, layers;
   T *a, *h, *da;  ///< of the first layer of the block
+  T* log;         ///< of all blocks so far
   std::int64_t pitch;
 
   KOKKOS_INLINE_FUNCTION T gram(int i, int j) const {
@@ -305,14 +317,21 @@ struct VjpRecurrence {
   }
 
   KOKKOS_INLINE_FUNCTION void activate(std::int64_t row) const {
+    LayerRule<T> const rule{c.activation, c.negative_slope, c.log_det_epsilon};
+    LogDeterminant<T> log_det;
     for (int i = 0; i < layers; ++i) {
       T x = a[i * pitch + row] + c.b[first + i];
       // tanh of an infinite row is finite, and would hide it.
       if (first + i == 0) x += x - x;
       for (int j = 0; j < i; ++j) x = Kokkos::fma(gram(i, j), h[j * pitch + row], x);
+      auto const v       = activated(x);
       a[i * pitch + row] = x;
-      h[i * pitch + row] = activated(x).h;
+      h[i * pitch + row] = v.h;
+      int const l        = first + i;
+      rule.count(v, c.s[l], c.s_minus_1[l], log_det);
+      if (i == layers - 1 || c.take_log[l] != 0) log_det.take_log();
     }
+    log[row] = first == 0 ? log_det.sum : log[row] + log_det.sum;
   }
 
   /// Leaves the gradient by a in da, that by s in a. See src/host/planar_vjp.cpp.
@@ -375,6 +394,49 @@ struct VjpBase {
     T const loc          = base.loc == nullptr ? T(0) : base.loc[d];
     T const inverse      = base.inverse_scale == nullptr ? T(1) : base.inverse_scale[d];
     g[i]                 = (loc - z[i]) * inverse * inverse;
+  }
+};
+
+/// The sum of the log-densities of a chunk: the base's at what the map gives, and log|det|.
+template <class T>
+struct VjpLoss {
+  static constexpr int scratch_numbers = vjp_threads;
+  using Number                         = double;
+
+  NormalBase<T> base;
+  T const* z;
+  T const* log;  ///< null: zero
+  std::int64_t pitch, batch, rows_per_chunk;
+  int dim;
+  double* sums;  ///< where the first chunk's goes
+  std::int64_t chunk_pitch;
+
+  template <class Team>
+  KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
+    double* const scratch    = vjp_scratch<double>(team, scratch_numbers);
+    int const t              = team.team_rank();
+    std::int64_t const first = team.league_rank() * rows_per_chunk;
+    std::int64_t const end   = first + rows_per_chunk < batch ? first + rows_per_chunk : batch;
+    double sum               = 0;
+    for (std::int64_t row = first + t; row < end; row += vjp_threads) {
+      T squares = 0;
+      for (int d = 0; d < dim; ++d) {
+        T const loc = base.loc == nullptr ? T(0) : base.loc[d];
+        T const inv = base.inverse_scale == nullptr ? T(1) : base.inverse_scale[d];
+        T const x   = (z[d * pitch + row] - loc) * inv;
+        squares     = Kokkos::fma(x, x, squares);
+      }
+      sum -= 0.5 * double(squares);
+      if (log != nullptr) sum += double(log[row]);
+    }
+    scratch[t] = sum;
+    for (int half = vjp_threads / 2; half > 0; half /= 2) {
+      team.team_barrier();
+      if (t < half) scratch[t] += scratch[t + half];
+    }
+    if (t != 0) return;
+    sums[team.league_rank() * chunk_pitch] =
+        scratch[0] - double(end - first) * log_normalizer(base, dim);
   }
 };
 
@@ -475,9 +537,9 @@ struct VjpLaunches {
     Kokkos::parallel_for(
         label,
         Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(exec, 0, batch()),
-        VjpRecurrenceRows<Storage, T, step>{
-            {c, first, in_block(first), rows.a + at, rows.h + at, rows.da + at, rows.pitch},
-            call.grad_log_det});
+        VjpRecurrenceRows<Storage, T, step>{{c, first, in_block(first), rows.a + at, rows.h + at,
+                                             rows.da + at, rows.log, rows.pitch},
+                                            call.grad_log_det});
   }
 
   template <class Source>
@@ -490,6 +552,13 @@ struct VjpLaunches {
   /// what the map gives.
   void seed() const {
     if (!call.scored) return copy(call.grad_to, g());
+    if (call.with_parameters) {
+      PlanarVjpSums const at(c);
+      vjp_teams(exec, "meander::planar::vjp[loss]", chunks.count,
+                VjpLoss<T>{call.base, rows.z, c.layers > 0 ? rows.log : nullptr, rows.pitch,
+                           batch(), chunks.rows, c.dim, call.memory.sums + at.size + at.loss,
+                           std::int64_t(at.size)});
+    }
     Kokkos::parallel_for("meander::planar::vjp[base]",
                          Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(
                              exec, 0, batch() * c.dim),
@@ -535,7 +604,8 @@ struct VjpLaunches {
     PlanarVjpSums const at(c);
     auto const z = this->z(), g = this->g();
     copy(call.from, z);
-    impl::planar_inverse(exec, c, as_const(z), z, StridedVector<T>{});
+    impl::planar_inverse(exec, c, as_const(z), z,
+                         StridedVector<T>{call.scored ? rows.log : nullptr, batch(), 1});
     seed();
     for (int first = 0; first < c.layers; first += c.gram_group) {
       activate(as_const(z), first);
@@ -635,11 +705,33 @@ void launch_vjp_tiles(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> cons
       VjpTiles<Storage, T, direction, Shape>{call, chunks, plan});
 }
 
+/// The rows [first, first + count) of a call, which begin with a chunk.
+template <class ExecutionSpace, class Storage, class T>
+void run_vjp_panel(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> call,
+                   PlanarVjpChunks chunks, std::int64_t first, std::int64_t count) {
+  auto const narrow = [&](auto& rows) {
+    if (rows.data == nullptr) return;
+    rows.data += first * rows.stride0;
+    rows.extent0 = count;
+  };
+  narrow(call.from);
+  narrow(call.grad_to);
+  narrow(call.grad_log_det);
+  narrow(call.grad_from);
+  call.memory.sums += first / chunks.rows * std::int64_t(PlanarVjpSums(call.stack).size);
+  chunks.count = (count + chunks.rows - 1) / chunks.rows;
+  VjpLaunches<ExecutionSpace, Storage, T> const launches(exec, call, chunks);
+  if (call.direction == MapDirection::forward)
+    launches.forward_vjp();
+  else
+    launches.inverse_vjp();
+}
+
 template <class ExecutionSpace, class Storage, class T>
 void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call) {
   std::int64_t const batch = call.from.extent0;
   PlanarVjpChunks chunks(batch, call.stack.dim, call.stack.layers);
-  bool const fused = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
+  bool const fused         = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
     chunks = vjp_tile_chunks<Shape>(batch);
     if (batch == 0) return;
     if (call.direction == MapDirection::forward)
@@ -647,13 +739,9 @@ void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& cal
     else
       launch_vjp_tiles<MapDirection::inverse, Shape>(exec, call, chunks, plan);
   });
-  if (!fused && batch > 0) {
-    VjpLaunches<ExecutionSpace, Storage, T> const launches(exec, call, chunks);
-    if (call.direction == MapDirection::forward)
-      launches.forward_vjp();
-    else
-      launches.inverse_vjp();
-  }
+  std::int64_t const panel = vjp_panel_rows(chunks);
+  for (std::int64_t first = 0; !fused && first < batch; first += panel)
+    run_vjp_panel(exec, call, chunks, first, std::min(panel, batch - first));
   if (!call.with_parameters) return;
   auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
   int const teams = int((size + VjpAddChunks::lanes - 1) / VjpAddChunks::lanes);

@@ -22,6 +22,13 @@ KOKKOS_INLINE_FUNCTION void copy_later(float* to, float const* from) {
 #endif
 }
 
+/// Waits until all of this thread's copies have arrived.
+KOKKOS_INLINE_FUNCTION void wait_for_all_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 /// The copies asked for since the last call become a group.
 KOKKOS_INLINE_FUNCTION void end_group_of_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -29,7 +36,8 @@ KOKKOS_INLINE_FUNCTION void end_group_of_copies() {
 #endif
 }
 
-/// Waits until all of this thread's groups but the last `Pending` have arrived.
+/// Waits until all of this thread's groups but the last `Pending` have arrived. Copies that no
+/// group was made of are not waited for.
 template <int Pending>
 KOKKOS_INLINE_FUNCTION void wait_for_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

@@ -46,6 +46,13 @@ struct VjpPlan {
 /// Level 0 of Kokkos 4.6 offers a team this many bytes.
 inline constexpr std::size_t vjp_most_scratch = 40000;
 
+/// Minus the log-density of the base at its mean.
+template <class T>
+KOKKOS_INLINE_FUNCTION double log_normalizer(NormalBase<T> const& base, int dim) {
+  constexpr double half_log_two_pi = 0.91893853320467274178;
+  return half_log_two_pi * dim + (base.log_volume == nullptr ? 0.0 : double(*base.log_volume));
+}
+
 constexpr int largest_power_of_two(int n) {
   int p = 1;
   while (2 * p <= n) p *= 2;
@@ -184,7 +191,7 @@ struct VjpTiles {
       for (int p = 0; p < panels(); ++p) {
         team.team_barrier();
         load(opaque(t), call.from, first, count, p, s.z());
-        wait_for_copies<0>();
+        wait_for_all_copies();
         team.team_barrier();
         project(opaque(t), call.stack.w, s.z(), p, a);
       }
@@ -203,7 +210,7 @@ struct VjpTiles {
         team.team_barrier();
         if (!one_panel) {
           load(opaque(t), call.from, first, count, p, s.z());
-          wait_for_copies<0>();
+          wait_for_all_copies();
           team.team_barrier();
         }
         sums.loss += seed(team, opaque(t), s, first, count, p);
@@ -220,7 +227,7 @@ struct VjpTiles {
       team.team_barrier();
       if (!one_panel) {
         load(opaque(t), call.from, first, count, p, s.z());
-        wait_for_copies<0>();
+        wait_for_all_copies();
         team.team_barrier();
         seed(team, opaque(t), s, first, count, p);
         team.team_barrier();
@@ -518,7 +525,7 @@ struct VjpTiles {
           for (int k = 0; k < 4; ++k) put(s.z() + (d + k) * pitch + row, y[k]);
         });
       }
-      wait_for_copies<0>();
+      wait_for_all_copies();
       return 0;
     }
     T squares = 0;
