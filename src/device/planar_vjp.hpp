@@ -621,10 +621,11 @@ struct VjpLaunches {
   }
 };
 
-/// Adds up the chunks: eight threads take every eighth of them, for 32 sums a team.
+/// Adds up the chunks: 32 threads take every 32nd of them, for 16 sums a team.
 struct VjpAddChunks {
-  static constexpr int lanes           = 32;
-  static constexpr int scratch_numbers = 256;
+  static constexpr int lanes           = 16;
+  static constexpr int most_threads    = 512;
+  static constexpr int scratch_numbers = most_threads;
   using Number                         = double;
 
   double* sums;
@@ -638,7 +639,7 @@ struct VjpAddChunks {
     std::int64_t const at = std::int64_t(team.league_rank()) * lanes + t % lanes;
     double sum            = 0;
     if (at < size) {
-#pragma unroll 4
+#pragma unroll 8
       for (std::int64_t c = t / lanes; c < chunks; c += n) sum += sums[(c + 1) * size + at];
     }
     parts[t] = sum;
@@ -649,35 +650,46 @@ struct VjpAddChunks {
   }
 };
 
-/// Shapes of the fused kernel, in the order in which they are tried.
+/// Shapes of the fused kernel, in the order in which they are tried: rows, threads, units, slices,
+/// panels, teams.
+template <class... Shapes>
+struct VjpShapes {};
+
 template <class T>
-using VjpSmall =
-    std::conditional_t<sizeof(T) == 4, VjpShape<64, 128, 1, 4>, VjpShape<32, 128, 1, 2>>;
-template <class T>
-using VjpMedium =
-    std::conditional_t<sizeof(T) == 4, VjpShape<32, 128, 2, 3>, VjpShape<32, 256, 1, 1>>;
-template <class T>
-using VjpLarge =
-    std::conditional_t<sizeof(T) == 4, VjpShape<32, 256, 2, 2>, VjpShape<32, 256, 1, 1>>;
+using VjpShapesOf = std::conditional_t<
+    sizeof(T) == 4,
+    VjpShapes<VjpShape<32, 32, 1, 2, false, 16>, VjpShape<32, 64, 2, 2, false, 8>,
+              VjpShape<32, 64, 4, 1, false, 7>, VjpShape<32, 128, 4, 4, true, 3>,
+              VjpShape<32, 128, 4, 1, true, 3>>,
+    VjpShapes<VjpShape<32, 32, 1, 2, false, 10>, VjpShape<32, 256, 2, 8, true, 1>,
+              VjpShape<32, 256, 2, 2, true, 1>>>;
 
 /// Calls launch.operator()<Shape>(plan) with the first shape that there is a plan for.
 /// \return whether there is one
-template <class T, class Launch>
-bool with_vjp_plan(PlanarCoefficients<T> const& c, Launch const& launch) {
+template <class T, class Launch, class... Shapes>
+bool with_vjp_plan(VjpShapes<Shapes...>, PlanarCoefficients<T> const& c, Launch const& launch) {
   auto const attempt = [&]<class Shape>() {
     auto const plan = vjp_plan<T, Shape>(c.dim, c.layers);
     if (plan.exists()) launch.template operator()<Shape>(plan);
     return plan.exists();
   };
-  return attempt.template operator()<VjpSmall<T>>() ||
-         attempt.template operator()<VjpMedium<T>>() || attempt.template operator()<VjpLarge<T>>();
+  return (attempt.template operator()<Shapes>() || ...);
+}
+template <class T, class Launch>
+bool with_vjp_plan(PlanarCoefficients<T> const& c, Launch const& launch) {
+  return with_vjp_plan(VjpShapesOf<T>(), c, launch);
 }
 
-/// Chunks of the fused kernel: some teams for every multiprocessor, and tiles of rows.
-template <class Shape>
-PlanarVjpChunks vjp_tile_chunks(std::int64_t batch) {
-  constexpr std::int64_t most = 256 * Shape::teams / 2;
-  return PlanarVjpChunks::of(batch, Shape::rows, most);
+/// Chunks of the fused kernel: as many as the teams that a large device runs at once, tiles of
+/// rows, and no more sums than 1.4 times what the rows and their pre-activations and activations
+/// take.
+template <class Shape, class T>
+PlanarVjpChunks vjp_tile_chunks(PlanarCoefficients<T> const& c, std::int64_t batch) {
+  constexpr std::int64_t multiprocessors = 132;
+  double const sums                      = double(PlanarVjpSums(c).size * sizeof(double));
+  double const per_row = 1.4 * double(c.dim + 2 * std::int64_t(c.layers)) * sizeof(T);
+  auto const tiles     = static_cast<std::int64_t>(sums / per_row / Shape::rows) + 1;
+  return PlanarVjpChunks::of(batch, tiles * Shape::rows, multiprocessors * Shape::teams);
 }
 
 template <class T>
@@ -685,9 +697,12 @@ PlanarVjpSizes vjp_sizes(PlanarCoefficients<T> const& c, std::int64_t max_batch)
   std::size_t const size = PlanarVjpSums(c).size;
   PlanarVjpSizes sizes{};
   if (with_vjp_plan(c, [&]<class Shape>(VjpPlan const&) {
-        constexpr std::int64_t most = 256 * Shape::teams / 2;
-        auto const chunks           = std::min(most, (max_batch + Shape::rows - 1) / Shape::rows);
-        sizes                       = {0, std::size_t(chunks + 1) * size};
+        // Fewer rows can make more chunks, as these are whole tiles.
+        constexpr std::int64_t multiprocessors = 132;
+        auto const finest                      = vjp_tile_chunks<Shape>(c, 1).rows;
+        auto const chunks =
+            std::min(multiprocessors * Shape::teams, (max_batch + finest - 1) / finest);
+        sizes = {0, std::size_t(chunks + 1) * size};
       }))
     return sizes;
   std::int64_t const chunks = PlanarVjpChunks::bound(max_batch, c.dim, c.layers);
@@ -732,7 +747,7 @@ void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& cal
   std::int64_t const batch = call.from.extent0;
   PlanarVjpChunks chunks(batch, call.stack.dim, call.stack.layers);
   bool const fused         = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
-    chunks = vjp_tile_chunks<Shape>(batch);
+    chunks = vjp_tile_chunks<Shape>(call.stack, batch);
     if (batch == 0) return;
     if (call.direction == MapDirection::forward)
       launch_vjp_tiles<MapDirection::forward, Shape>(exec, call, chunks, plan);
@@ -745,11 +760,12 @@ void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& cal
   if (!call.with_parameters) return;
   auto const size = static_cast<std::int64_t>(PlanarVjpSums(call.stack).size);
   int const teams = int((size + VjpAddChunks::lanes - 1) / VjpAddChunks::lanes);
-  int const slots = int(std::clamp<std::int64_t>(chunks.count, 1, 8));
+  int const threads =
+      VjpAddChunks::lanes * int(std::clamp<std::int64_t>(chunks.count, 2, 32) / 2 * 2);
   Kokkos::parallel_for(
       "meander::planar::vjp[add chunks]",
-      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<256, 1>>(exec, teams,
-                                                                       slots * VjpAddChunks::lanes)
+      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<VjpAddChunks::most_threads, 1>>(
+          exec, teams, threads)
           .set_scratch_size(0,
                             Kokkos::PerTeam(sizeof(double) * VjpAddChunks::scratch_numbers + 32)),
       VjpAddChunks{call.memory.sums, size, chunks.count});

@@ -20,13 +20,17 @@
 /// them in registers. Nothing is stored per row but what the caller asks for.
 namespace meander::impl::device {
 
-/// A team's rows, threads, and units: 4 x 4 sums of the gradients by w and u_hat that a thread
-/// keeps. `Teams` are to share a multiprocessor.
-template <int Rows, int Threads, int Units, int Teams>
+/// A team's rows and threads; units: 4 x 4 sums of the gradients by w and u_hat that a thread
+/// keeps; slices: threads that share the sum over coordinates of a w.z. `Panels`: rows may be
+/// longer than what scratch holds, and pass through it three times. `Teams` are to share a
+/// multiprocessor.
+template <int Rows, int Threads, int Units, int Slices, bool Panels, int Teams>
 struct VjpShape {
   static constexpr int rows    = Rows;
   static constexpr int threads = Threads;
   static constexpr int units   = Units;
+  static constexpr int slices  = Slices;
+  static constexpr bool panels = Panels;
   static constexpr int teams   = Teams;
 };
 
@@ -34,10 +38,7 @@ struct VjpShape {
 struct VjpPlan {
   int panel           = 0;  ///< coordinates that are in scratch at a time, a multiple of 4
   int layers          = 0;  ///< L rounded up to a multiple of 4
-  int slices          = 0;  ///< threads that share the sum over coordinates of a w.z
-  int row_slices      = 0;  ///< threads that share a sum over the rows of a tile
   int units           = 0;  ///< of a panel
-  int gram_slices     = 0;  ///< threads that share a sum over rows of da h
   std::size_t scratch = 0;  ///< bytes
 
   bool exists() const { return panel > 0; }
@@ -53,12 +54,6 @@ KOKKOS_INLINE_FUNCTION double log_normalizer(NormalBase<T> const& base, int dim)
   return half_log_two_pi * dim + (base.log_volume == nullptr ? 0.0 : double(*base.log_volume));
 }
 
-constexpr int largest_power_of_two(int n) {
-  int p = 1;
-  while (2 * p <= n) p *= 2;
-  return p;
-}
-
 /// The plan of a shape, if it can do with its registers and scratch.
 template <class T, class Shape>
 VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
@@ -68,48 +63,35 @@ VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
   int const padded = (dim + 3) / 4 * 4;
   plan.layers      = std::max(4, (layers + 3) / 4 * 4);
   int const groups = plan.layers / 4;
-  if (layers > longest || row_groups * groups > Shape::threads) return {};
-  auto const bytes = [&](int panel, int slices) {
+  if (layers > longest || row_groups * groups * Shape::slices > Shape::threads) return {};
+  auto const bytes = [&](int panel) {
     return sizeof(T) * std::size_t(Shape::rows + 4) *
-           (2 * std::size_t(panel) + std::size_t(2 + slices) * plan.layers);
+           (2 * std::size_t(panel) + std::size_t(2 + Shape::slices) * plan.layers);
   };
   plan.panel = std::min(longest, padded);
-  plan.slices =
-      largest_power_of_two(std::min(Shape::threads / (row_groups * groups), plan.panel / 4));
-  while (bytes(plan.panel, plan.slices) > vjp_most_scratch) {
-    if (plan.slices > 4)
-      plan.slices /= 2;
-    else if (plan.panel > 16)
-      plan.panel -= 16;
-    else if (plan.slices > 1)
-      plan.slices /= 2;
-    else
-      return {};
+  while (bytes(plan.panel) > vjp_most_scratch) {
+    if (plan.panel <= 16) return {};
+    plan.panel -= 16;
   }
-  plan.units       = 2 * groups * (plan.panel / 4);
   int const panels = (padded + plan.panel - 1) / plan.panel;
+  plan.units       = 2 * groups * (plan.panel / 4);
+  if (panels > 1 && !Shape::panels) return {};
   if (panels * plan.units > Shape::threads * Shape::units) return {};
-  plan.row_slices = panels == 1 && plan.units <= Shape::threads
-                        ? largest_power_of_two(std::min(row_groups, Shape::threads / plan.units))
-                        : 1;
-  plan.units *= plan.row_slices;
-  int const pairs  = plan.layers / 2 * plan.layers / 2;
-  plan.gram_slices = largest_power_of_two(std::clamp(Shape::threads / pairs, 1, row_groups));
-  plan.scratch     = bytes(plan.panel, plan.slices);
-  // Sums pass through scratch as well.
-  std::size_t const exchanged =
-      std::max(sizeof(T) * (plan.row_slices > 1 ? 16 : 0), sizeof(double));
-  plan.scratch = std::max(plan.scratch, exchanged * Shape::threads) + 64;
+  plan.scratch = std::max(bytes(plan.panel), sizeof(double) * Shape::threads) + 64;
   return plan;
 }
 
 template <class Storage, class T, MapDirection direction, class Shape>
 struct VjpTiles {
-  static constexpr int rows        = Shape::rows;
-  static constexpr int threads     = Shape::threads;
-  static constexpr int units       = Shape::units;
-  static constexpr int pitch       = rows + 4;  ///< so that neighbours are in different banks
-  static constexpr int row_groups  = rows / 4;
+  static constexpr int rows       = Shape::rows;
+  static constexpr int threads    = Shape::threads;
+  static constexpr int units      = Shape::units;
+  static constexpr int slices     = Shape::slices;
+  static constexpr int pitch      = rows + 4;  ///< so that neighbours are in different banks
+  static constexpr int row_groups = rows / 4;
+  /// Sums over da and over the gradients by s that a thread takes: slices * row_groups threads
+  /// stand for four layers.
+  static constexpr int scalars     = (8 + slices * row_groups - 1) / (slices * row_groups);
   static constexpr int block       = 8;  ///< layers whose scalars are in registers together
   static constexpr bool is_forward = direction == MapDirection::forward;
 
@@ -136,9 +118,9 @@ struct VjpTiles {
 
   /// What a thread carries from tile to tile.
   struct Sums {
-    T unit[units][4][4] = {};
-    double scalar       = 0;  ///< of da (threads up to L) or of the gradients by s
-    double loss         = 0;
+    T unit[units][4][4]    = {};
+    double scalar[scalars] = {};  ///< of da of each layer, then of the gradients by s
+    double loss            = 0;
   };
 
   /// Rows that units are summed over in T, before they are added to the chunk's in double.
@@ -160,17 +142,18 @@ struct VjpTiles {
            sums);
       std::int64_t const done = row + rows - first;
       if (call.with_parameters && (done % run == 0 || row + rows >= end))
-        store_units(team, opaque(t), memory, chunk, done <= run, sums);
+        store_units(opaque(t), chunk, done <= run, sums);
     }
     if (call.with_parameters) store_scalars(team, t, memory, chunk, end - first, sums);
   }
 
  private:
   KOKKOS_INLINE_FUNCTION int panels() const {
-    return (call.stack.padded_dim + plan.panel - 1) / plan.panel;
+    return Shape::panels ? (call.stack.padded_dim + plan.panel - 1) / plan.panel : 1;
   }
   /// Groups of four coordinates of panel p.
   KOKKOS_INLINE_FUNCTION int groups(int p) const {
+    if (!Shape::panels) return plan.panel / 4;
     int const left = call.stack.padded_dim - p * plan.panel;
     return (left < plan.panel ? left : plan.panel) / 4;
   }
@@ -184,10 +167,11 @@ struct VjpTiles {
   template <class Team>
   KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, std::int64_t first,
                                    int count, bool is_first, std::int64_t chunk, Sums& sums) const {
-    bool const one_panel = panels() == 1;
+    bool const one_panel = panels() == 1;  // else the rows come again
     // A = rows W^T, and the scalars of each row.
     {
       T a[4][4] = {};
+#pragma unroll 1
       for (int p = 0; p < panels(); ++p) {
         team.team_barrier();
         load(opaque(t), call.from, first, count, p, s.z());
@@ -206,6 +190,7 @@ struct VjpTiles {
     // The gradient behind the map, and its products with u_hat.
     {
       T along[4][4] = {};
+#pragma unroll 1
       for (int p = 0; p < panels(); ++p) {
         team.team_barrier();
         if (!one_panel) {
@@ -222,7 +207,8 @@ struct VjpTiles {
     }
     team.team_barrier();
     if (t < rows) gradient_chain(s, opaque(t), t < count, grad_log_det(first, t, count));
-    // What is summed over the rows, and the gradient before the map.
+      // What is summed over the rows, and the gradient before the map.
+#pragma unroll 1
     for (int p = 0; p < panels(); ++p) {
       team.team_barrier();
       if (!one_panel) {
@@ -258,53 +244,49 @@ struct VjpTiles {
     return T(call.grad_log_det.data[(first + row) * call.grad_log_det.stride0]);
   }
 
-  /// Neighbouring threads take what lies side by side in memory, and write to different banks.
-  /// Calls f(row, d) for the elements of panel p.
-  template <class F>
-  KOKKOS_INLINE_FUNCTION void each_element(int t, bool by_columns, int p, F const& f) const {
-    int const columns = 4 * groups(p);
-    if (by_columns) {
-      int const row = t % rows;
-      for (int d = t / rows; d < columns; d += threads / rows) f(row, d);
-      return;
-    }
-    int const row_in = t / 8 % 4, d_in = t % 8;
-    int const across = (columns + 7) / 8;
-    for (int i = t / 32; i < across * row_groups; i += threads / 32) {
-      int const d = i % across * 8 + d_in;
-      if (d < columns) f(i / across * 4 + row_in, d);
+  /// Calls f(element of m, element of the tile, whether it is inside m) for those of panel p.
+  /// Neighbouring threads take what lies side by side in memory, and different banks of scratch.
+  template <class Matrix, class F>
+  KOKKOS_INLINE_FUNCTION void each_element(int t, Matrix const& m, std::int64_t first, int count,
+                                           int p, T* tile, F const& f) const {
+    int const columns  = 4 * groups(p);
+    int const d0       = p * plan.panel;
+    int const d_end    = int(m.extent1) - d0;
+    bool const by_rows = m.stride0 != 1;
+    // 4 rows by 8 coordinates a warp, or all rows of some coordinates.
+    int const d_first = by_rows ? t % 8 : t / rows,
+              d_step  = by_rows ? 8 : (threads + rows - 1) / rows;
+    int const r_first = by_rows ? t / 8 : t % rows, r_step = by_rows ? threads / 8 : rows;
+    auto* const start = m.data + first * m.stride0 + d0 * m.stride1;
+#pragma unroll 1
+    for (int row = r_first; row < rows; row += r_step) {
+      auto* from = start + row * m.stride0 + d_first * m.stride1;
+      T* to      = tile + d_first * pitch + row;
+#pragma unroll 4
+      for (int d = d_first; d < columns; d += d_step) {
+        f(from, to, row < count && d < d_end);
+        from += d_step * m.stride1;
+        to += d_step * pitch;
+      }
     }
   }
 
   /// Outside the matrix: zero.
   KOKKOS_INLINE_FUNCTION void load(int t, StridedMatrix<Storage const> const& m, std::int64_t first,
                                    int count, int p, T* tile) const {
-    int const d0              = p * plan.panel;
-    Storage const* const from = m.data + first * m.stride0 + d0 * m.stride1;
-    each_element(t, m.stride0 == 1, p, [&](int row, int d) {
-      T* const to = tile + d * pitch + row;
-      if (row >= count || d0 + d >= m.extent1)
+    each_element(t, m, first, count, p, tile, [](Storage const* from, T* to, bool inside) {
+      if (!inside)
         *to = 0;
+      else if constexpr (std::is_same_v<Storage, float> && std::is_same_v<T, float>)
+        copy_later<1>(to, from);
       else
-        copy_or_convert(to, from + row * m.stride0 + d * m.stride1);
+        *to = T(*from);
     });
   }
 
-  KOKKOS_INLINE_FUNCTION static void copy_or_convert(T* to, Storage const* from) {
-    if constexpr (std::is_same_v<Storage, float> && std::is_same_v<T, float>)
-      copy_later<1>(to, from);
-    else
-      *to = T(*from);
-  }
-
-  KOKKOS_INLINE_FUNCTION void store(int t, T const* tile, std::int64_t first, int count,
-                                    int p) const {
-    auto const& m     = call.grad_from;
-    int const d0      = p * plan.panel;
-    Storage* const to = m.data + first * m.stride0 + d0 * m.stride1;
-    each_element(t, m.stride0 == 1, p, [&](int row, int d) {
-      if (row < count && d0 + d < m.extent1)
-        to[row * m.stride0 + d * m.stride1] = Storage(tile[d * pitch + row]);
+  KOKKOS_INLINE_FUNCTION void store(int t, T* tile, std::int64_t first, int count, int p) const {
+    each_element(t, call.grad_from, first, count, p, tile, [](Storage* to, T* from, bool inside) {
+      if (inside) *to = Storage(*from);
     });
   }
 
@@ -315,14 +297,15 @@ struct VjpTiles {
     int const row   = t % row_groups * 4;
     int const q     = t / row_groups;
     int const layer = q % (plan.layers / 4) * 4, slice = q / (plan.layers / 4);
-    if (slice >= plan.slices || call.stack.layers == 0) return;
+    if (slice >= slices || call.stack.layers == 0) return;
     T const* c[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       c[i] = coefficients + last_layer(layer + i) * std::int64_t(call.stack.padded_dim) +
              p * plan.panel;
     int const n = groups(p);
-    for (int g = slice; g < n; g += plan.slices) {
+#pragma unroll 1
+    for (int g = slice; g < n; g += slices) {
       Pack<T, 4> z[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) z[k] = load_pack<4>(tile + (4 * g + k) * pitch + row);
@@ -341,7 +324,7 @@ struct VjpTiles {
     int const row   = t % row_groups * 4;
     int const q     = t / row_groups;
     int const layer = q % (plan.layers / 4) * 4, slice = q / (plan.layers / 4);
-    if (slice >= plan.slices) return;
+    if (slice >= slices) return;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
       store_pack(s.x() + (slice * plan.layers + layer + i) * pitch + row,
@@ -350,7 +333,8 @@ struct VjpTiles {
 
   KOKKOS_INLINE_FUNCTION T product(Scratch const& s, int l, int row) const {
     T sum = s.x()[l * pitch + row];
-    for (int i = 1; i < plan.slices; ++i) sum += s.x()[(i * plan.layers + l) * pitch + row];
+#pragma unroll
+    for (int i = 1; i < slices; ++i) sum += s.x()[(i * plan.layers + l) * pitch + row];
     return sum;
   }
 
@@ -384,6 +368,7 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION T forward_chain(Scratch const& s, int row, bool is_row) const {
     auto const& c = call.stack;
     LogDeterminant<T> log_det;
+#pragma unroll 1
     for (int first = 0; first < c.layers; first += block) {
       T a[block], h[block];
 #pragma unroll
@@ -393,6 +378,7 @@ struct VjpTiles {
       }
       // tanh of an infinite row is finite, and would hide it.
       if (first == 0) a[0] += a[0] - a[0];
+#pragma unroll 1
       for (int j = 0; j < first; j += 4) subtract<-1>(s, row, first, j, a);
 #pragma unroll
       for (int k = 0; k < block; ++k) {
@@ -429,6 +415,7 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION T inverse_chain(Scratch const& s, int row, bool is_row) const {
     auto const& c = call.stack;
     LogDeterminant<T> log_det;
+#pragma unroll 1
     for (int first = (c.layers + block - 1) / block * block - block; first >= 0; first -= block) {
       T a[block], h[block] = {};
 #pragma unroll
@@ -436,6 +423,7 @@ struct VjpTiles {
         int const l = last_layer(first + k);
         a[k]        = product(s, l, row) + c.b[l];
       }
+#pragma unroll 1
       for (int j = first + block; j < c.layers; j += 4) subtract<1>(s, row, first, j, a);
 #pragma unroll
       for (int k = block - 1; k >= 0; --k) {
@@ -463,12 +451,14 @@ struct VjpTiles {
     auto const& c    = call.stack;
     bool const tanh  = c.activation == Activation::tanh;
     int const blocks = (c.layers + block - 1) / block;
+#pragma unroll 1
     for (int n = 0; n < blocks; ++n) {
       int const first = (is_forward ? blocks - 1 - n : n) * block;
       T along[block];
 #pragma unroll
       for (int k = 0; k < block; ++k) along[k] = product(s, last_layer(first + k), row);
       int const from = is_forward ? first + block : 0, to = is_forward ? c.layers : first;
+#pragma unroll 2
       for (int j = from; j < to; ++j) add_gram_row(first, j, s.da()[j * pitch + row], along);
 #pragma unroll
       for (int i = 0; i < block; ++i) {
@@ -528,25 +518,27 @@ struct VjpTiles {
       wait_for_all_copies();
       return 0;
     }
-    T squares = 0;
+    // Rows and coordinates that do not exist are zero here and behind the map.
+    bool const standard = call.base.loc == nullptr;
+    T squares           = 0;
     each_block(t, p, [&](int row, int d) {
       T y[4][4];
       moved(s, p, row, d, y);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
+        if (!is_forward) put(s.z() + (d + k) * pitch + row, y[k]);
         int const at    = p * plan.panel + d + k;
-        bool const is_d = at < call.stack.dim;
-        T const loc     = call.base.loc == nullptr || !is_d ? T(0) : call.base.loc[at];
-        T const inverse =
-            call.base.inverse_scale == nullptr || !is_d ? T(1) : call.base.inverse_scale[at];
+        bool const is_d = !standard && at < call.stack.dim;
+        T const loc     = is_d ? call.base.loc[at] : T(0);
+        T const inverse = is_d ? call.base.inverse_scale[at] : T(1);
         T g[4];
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
-          T const x = row + r < count && is_d ? (loc - y[k][r]) * inverse : T(0);
-          squares   = Kokkos::fma(x, x, squares);
-          g[r]      = x * inverse;
+          T x = (loc - y[k][r]) * inverse;
+          if (!standard && row + r >= count) x = 0;
+          squares = Kokkos::fma(x, x, squares);
+          g[r]    = x * inverse;
         }
-        if (!is_forward) put(s.z() + (d + k) * pitch + row, y[k]);
         put(s.g() + (d + k) * pitch + row, g);
       }
     });
@@ -562,6 +554,7 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION void each_block(int t, int p, F const& f) const {
     int const row = t % row_groups * 4;
     int const n   = groups(p);
+#pragma unroll 1
     for (int g = t / row_groups; g < n; g += threads / row_groups) f(row, 4 * g);
   }
 
@@ -610,7 +603,7 @@ struct VjpTiles {
   /// One unit: four layers and four coordinates, of the gradient by w or of that by u_hat.
   struct Unit {
     bool by_u, exists;
-    int layer, group, row, row_end;
+    int layer, group;
 
     /// Neighbouring layers or coordinates of a unit are this far apart, so that neighbouring
     /// threads read neighbouring ones.
@@ -620,16 +613,12 @@ struct VjpTiles {
   /// The unit number k of thread t in panel p.
   KOKKOS_INLINE_FUNCTION Unit unit(int t, int k, int p) const {
     int const i      = k * threads + t - p * plan.units;
-    int const per    = plan.units / plan.row_slices;
     int const across = plan.panel / 4, down = plan.layers / 4;
-    int const n = i % per, slice = i / per;
     Unit u;
-    u.exists     = i >= 0 && i < plan.units && n % across < groups(p);
-    u.group      = n % across;
-    u.layer      = n / across % down;
-    u.by_u       = n / across / down == 1;
-    u.row        = slice * (rows / plan.row_slices);
-    u.row_end    = u.row + rows / plan.row_slices;
+    u.group      = i % across;
+    u.layer      = i / across % down;
+    u.by_u       = i / across / down == 1;
+    u.exists     = i >= 0 && i < plan.units && u.group < groups(p);
     u.layer_step = down;
     u.group_step = groups(p);
     return u;
@@ -642,7 +631,8 @@ struct VjpTiles {
       if (!u.exists) continue;
       T const* const left  = (u.by_u ? s.h() : s.da()) + u.layer * pitch;
       T const* const right = (u.by_u ? s.g() : s.z()) + u.group * pitch;
-      for (int row = u.row; row < u.row_end; row += 4) {
+#pragma unroll 1
+      for (int row = 0; row < rows; row += 4) {
         Pack<T, 4> x[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) x[i] = load_pack<4>(left + i * u.layer_step * pitch + row);
@@ -661,27 +651,32 @@ struct VjpTiles {
 
   KOKKOS_INLINE_FUNCTION void add_scalars(int t, Scratch const& s, Sums& sums) const {
     int const layers = call.stack.layers;
-    if (t >= 2 * layers) return;
-    T const* const x = t < layers ? s.da() + t * pitch : s.x() + (t - layers) * pitch;
-    T part           = 0;
-    for (int row = 0; row < rows; row += 4) {
-      auto const pack = load_pack<4>(x + row);
-      part += (pack.v[0] + pack.v[1]) + (pack.v[2] + pack.v[3]);
+#pragma unroll
+    for (int k = 0; k < scalars; ++k) {
+      int const i = k * threads + t;
+      if (i >= 2 * layers) break;
+      T const* const x = i < layers ? s.da() + i * pitch : s.x() + (i - layers) * pitch;
+      T part           = 0;
+#pragma unroll 4
+      for (int row = 0; row < rows; row += 4) {
+        auto const pack = load_pack<4>(x + row);
+        part += (pack.v[0] + pack.v[1]) + (pack.v[2] + pack.v[3]);
+      }
+      sums.scalar[k] += double(part);
     }
-    sums.scalar += double(part);
   }
 
   /// da_i h_j of two by two layers a thread. These sums live in memory: they are few.
   KOKKOS_INLINE_FUNCTION void add_gram(int t, Scratch const& s, bool is_first, double* sums) const {
-    int const half = plan.layers / 2, slices = plan.gram_slices;
-    int const slice = t % slices;
+    int const half = plan.layers / 2;
     PlanarVjpSums const at(call.stack);
-    for (int n = 0; n < half * half * slices; n += threads) {
-      int const pair = (n + t) / slices;
+#pragma unroll 1
+    for (int pair = t; pair < half * half; pair += threads) {
       int const i0 = pair / half * 2, j0 = pair % half * 2;
       T part[2][2] = {};
-      if (pair < half * half && j0 <= i0) {
-        for (int row = 4 * slice; row < rows; row += 4 * slices) {
+      if (j0 <= i0) {
+#pragma unroll 1
+        for (int row = 0; row < rows; row += 4) {
           Pack<T, 4> x[2], y[2];
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
@@ -700,13 +695,6 @@ struct VjpTiles {
 #pragma unroll
       for (int i = 0; i < 2; ++i)
 #pragma unroll
-        for (int j = 0; j < 2; ++j)
-          for (int mask = 1; mask < slices; mask *= 2)
-            part[i][j] += from_lane_xor(part[i][j], mask);
-      if (slice != 0 || pair >= half * half) continue;
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-#pragma unroll
         for (int j = 0; j < 2; ++j) {
           if (i0 + i >= call.stack.layers || j0 + j >= at.m_pitch) continue;
           double& sum = sums[at.m + std::size_t(i0 + i) * at.m_pitch + j0 + j];
@@ -716,27 +704,17 @@ struct VjpTiles {
   }
 
   /// Adds the units to the sums of the chunk, and begins anew.
-  template <class Team>
-  KOKKOS_INLINE_FUNCTION void store_units(Team const& team, int t, T* exchanged, std::int64_t chunk,
-                                          bool is_first, Sums& sums) const {
+  KOKKOS_INLINE_FUNCTION void store_units(int t, std::int64_t chunk, bool is_first,
+                                          Sums& sums) const {
     auto const& c = call.stack;
     PlanarVjpSums const at(c);
     double* const to = sums_of(chunk);
-    bool const share = plan.row_slices > 1;  // then only units[0] is in use
-    int const per    = plan.units / plan.row_slices;
-    if (share) {
-      team.team_barrier();
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) exchanged[(4 * i + j) * threads + t] = sums.unit[0][i][j];
-      team.team_barrier();
-    }
+#pragma unroll 1
     for (int p = 0; p < panels(); ++p)
 #pragma unroll
       for (int k = 0; k < units; ++k) {
         Unit const u = unit(t, k, p);
-        if (!u.exists || u.row != 0) continue;
+        if (!u.exists) continue;
 #pragma unroll
         for (int i = 0; i < 4; ++i)
 #pragma unroll
@@ -744,19 +722,11 @@ struct VjpTiles {
             int const l = u.layer + i * u.layer_step;
             int const d = p * plan.panel + u.group + j * u.group_step;
             if (l >= c.layers) continue;
-            double& sum = to[(u.by_u ? at.u : at.w) + c.index(l, d)];
-            double all  = is_first ? double(sums.unit[k][i][j]) : sum + double(sums.unit[k][i][j]);
-            for (int slice = 1; slice < plan.row_slices; ++slice)
-              all += double(exchanged[(4 * i + j) * threads + slice * per + t]);
-            sum = all;
+            double& sum        = to[(u.by_u ? at.u : at.w) + c.index(l, d)];
+            sum                = (is_first ? 0.0 : sum) + double(sums.unit[k][i][j]);
+            sums.unit[k][i][j] = 0;
           }
       }
-#pragma unroll
-    for (int k = 0; k < units; ++k)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-#pragma unroll
-        for (int j = 0; j < 4; ++j) sums.unit[k][i][j] = 0;
   }
 
   template <class Team>
@@ -766,8 +736,11 @@ struct VjpTiles {
     PlanarVjpSums const at(c);
     double* const to      = sums_of(chunk);
     auto* const exchanged = reinterpret_cast<double*>(memory);
-    if (t < c.layers) to[at.b + t] = sums.scalar;
-    if (t >= c.layers && t < 2 * c.layers) to[at.s + t - c.layers] = sums.scalar;
+#pragma unroll
+    for (int k = 0; k < scalars; ++k) {
+      int const i = k * threads + t;
+      if (i < 2 * c.layers) to[i < c.layers ? at.b + i : at.s + i - c.layers] = sums.scalar[k];
+    }
     team.team_barrier();
     exchanged[t] = sums.loss;
     for (int half = threads / 2; half > 0; half /= 2) {
