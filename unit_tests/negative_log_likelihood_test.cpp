@@ -55,6 +55,7 @@ reference::Gradients mean_gradients(reference::Flow const& flow,
 template <class T>
 std::vector<std::vector<real>> rows_of(std::vector<T> const& x, int dim) {
   std::vector<std::vector<real>> rows;
+  rows.reserve(x.size() / dim);
   for (int i = 0; i < int(x.size()) / dim; ++i) rows.push_back(as_real(fixture::row(x, dim, i)));
   return rows;
 }
@@ -114,7 +115,7 @@ Result run(reference::Flow const& flow, View const& x, space const& exec = space
 
 template <class T>
 auto view_of(std::vector<T> const& x, int dim) {
-  fixture::DenseMatrix<T> const view("test::x", int(x.size()) / dim, dim);
+  fixture::DenseMatrix<T> view("test::x", int(x.size()) / dim, dim);
   fixture::assign(view, x);
   return view;
 }
@@ -135,8 +136,8 @@ class NegativeLogLikelihood : public ::testing::Test {
     auto const result = run<Compute>(flow, view_of(x, dim));
     auto const exact  = rows_of(x, dim);
     // What rounding does to the log-densities, and to their sum within a tile.
-    double const loss = double(mean_loss(flow, exact));
-    double off        = 0;
+    auto const loss = double(mean_loss(flow, exact));
+    double off      = 0;
     for (std::size_t i = 0; i < std::min<std::size_t>(exact.size(), 8); ++i) {
       real const log_prob = reference::log_prob(flow, exact[i]);
       off                 = std::max(off, reference::tolerance_of([&](unsigned seed) {
