@@ -604,8 +604,9 @@ struct VjpLaunches {
     PlanarVjpSums const at(c);
     auto const z = this->z(), g = this->g();
     copy(call.from, z);
-    impl::planar_inverse(exec, c, as_const(z), z,
-                         StridedVector<T>{call.scored ? rows.log : nullptr, batch(), 1});
+    if (!call.undone)
+      impl::planar_inverse(exec, c, as_const(z), z,
+                           StridedVector<T>{call.scored ? rows.log : nullptr, batch(), 1});
     seed();
     for (int first = 0; first < c.layers; first += c.gram_group) {
       activate(as_const(z), first);
@@ -658,8 +659,8 @@ struct VjpShapes {};
 template <class T>
 using VjpShapesOf = std::conditional_t<
     sizeof(T) == 4,
-    VjpShapes<VjpShape<32, 32, 1, 2, false, 16>, VjpShape<32, 64, 2, 2, false, 8>,
-              VjpShape<32, 64, 4, 1, false, 7>, VjpShape<32, 128, 4, 4, true, 3>,
+    VjpShapes<VjpShape<32, 32, 1, 2, false, 12>, VjpShape<32, 64, 2, 2, false, 6>,
+              VjpShape<32, 64, 4, 1, false, 6>, VjpShape<32, 128, 4, 4, true, 3>,
               VjpShape<32, 128, 4, 1, true, 3>>,
     VjpShapes<VjpShape<32, 32, 1, 2, false, 10>, VjpShape<32, 256, 2, 8, true, 1>,
               VjpShape<32, 256, 2, 2, true, 1>>>;

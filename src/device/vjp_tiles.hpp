@@ -157,6 +157,8 @@ struct VjpTiles {
     int const left = call.stack.padded_dim - p * plan.panel;
     return (left < plan.panel ? left : plan.panel) / 4;
   }
+  /// Whether the rows that are given are those before the layers.
+  KOKKOS_INLINE_FUNCTION bool runs_forward() const { return is_forward || call.undone; }
   KOKKOS_INLINE_FUNCTION int last_layer(int l) const {
     return l < call.stack.layers ? l : call.stack.layers - 1;
   }
@@ -183,8 +185,8 @@ struct VjpTiles {
     }
     team.team_barrier();
     if (t < rows) {
-      T const log_det = is_forward ? forward_chain(s, opaque(t), t < count)
-                                   : inverse_chain(s, opaque(t), t < count);
+      T const log_det = runs_forward() ? forward_chain(s, opaque(t), t < count)
+                                       : inverse_chain(s, opaque(t), t < count);
       if (t < count) sums.loss += is_forward ? double(log_det) : -double(log_det);
     }
     // The gradient behind the map, and its products with u_hat.
@@ -566,7 +568,8 @@ struct VjpTiles {
 #pragma unroll
       for (int r = 0; r < 4; ++r) y[k][r] = z.v[r];
     }
-    add_layers(s.h(), call.stack.u_hat, p, row, d, is_forward ? T(1) : T(-1), y);
+    if (is_forward || !call.undone)
+      add_layers(s.h(), call.stack.u_hat, p, row, d, is_forward ? T(1) : T(-1), y);
   }
 
   /// y[k][r] += sign * sum over the layers of x[l][row + r] coefficients[l][d + k].
