@@ -112,6 +112,12 @@ KOKKOS_FUNCTION void once(OneThread, F const& f) {
   f();
 }
 
+/// Calls f(0) to f(n - 1), each for all lanes of some thread of the team.
+template <class F>
+KOKKOS_FUNCTION void for_each_sum(OneThread, int n, F const& f) {
+  for (int i = 0; i < n; ++i) f(i);
+}
+
 template <class Team, class F>
 KOKKOS_FUNCTION double sum_over(Team const& team, int n, F const& f) {
   double sum = 0;
@@ -135,6 +141,11 @@ KOKKOS_FUNCTION double max_over(Team const& team, int n, F const& f) {
 template <class Team, class F>
 KOKKOS_FUNCTION void for_each(Team const& team, int n, F const& f) {
   Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, n), f);
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION void for_each_sum(Team const& team, int n, F const& f) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, n), f);
 }
 
 template <class Team, class F>
@@ -196,12 +207,12 @@ struct PrepareGram {
   template <class Lanes>
   KOKKOS_FUNCTION void prepare(Lanes const& lanes, int i) const {
     int const first = i - i % c.gram_group;
-    for (int j = first; j < first + c.gram_group; ++j) {
-      if (j == i) continue;
+    for_each_sum(lanes, c.gram_group, [&](int k) {
+      int const j = first + k;
+      if (j == i) return;
       double const sum = j < c.layers ? dot(lanes, i, j) : 0.0;
-      once(lanes,
-           [&]() { c.gram[std::size_t(i) * c.gram_group + j % c.gram_group] = Compute(sum); });
-    }
+      once(lanes, [&]() { c.gram[std::size_t(i) * c.gram_group + k] = Compute(sum); });
+    });
   }
 
   template <class Lanes>
@@ -212,7 +223,8 @@ struct PrepareGram {
   }
 };
 
-/// Runs work.prepare for every layer, on the space's own kind of lanes.
+/// Runs work.prepare for every layer, on the space's own kind of lanes: one host thread, or a team
+/// of `threads` threads of 32 lanes.
 template <class Work>
 struct EachLayer {
   Work work;
@@ -226,13 +238,14 @@ struct EachLayer {
 };
 
 template <class ExecutionSpace, class Work>
-void for_each_layer(ExecutionSpace const& exec, char const* label, int layers, Work const& work) {
+void for_each_layer(ExecutionSpace const& exec, char const* label, int layers, int threads,
+                    Work const& work) {
   if constexpr (is_host_space<ExecutionSpace>)
     Kokkos::parallel_for(
         label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, layers),
         EachLayer<Work>{work});
   else
-    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, layers, 1, 32),
+    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, layers, threads, 32),
                          EachLayer<Work>{work});
 }
 
@@ -246,14 +259,18 @@ struct PrepareLogarithms {
     constexpr double range = sizeof(Compute) == 4 ? 110 : 1000;
     double high            = 0;  // log2 of the largest the product can be
     double low             = 0;  // log2 of the smallest
-    for (int l = 0; l < c.layers; ++l) {
-      double const bits = bound(c.s[l]);
-      bool const with_last =
-          high + (bits > 0 ? bits : 0) < range && low + (bits < 0 ? bits : 0) > -range;
-      if (l > 0) c.take_log[l - 1] = with_last ? Compute(0) : Compute(1);
-      if (!with_last) high = low = 0;
-      if (bits > 0) high += bits;
-      if (bits < 0) low += bits;
+    constexpr int together = 8;
+    for (int first = 0; first < c.layers; first += together) {
+      // A device waits for memory once for all of them.
+      double bits[together];
+      for (int k = 0; k < together; ++k) bits[k] = first + k < c.layers ? bound(c.s[first + k]) : 0;
+      for (int k = 0; k < together && first + k < c.layers; ++k) {
+        double const up = bits[k] > 0 ? bits[k] : 0, down = bits[k] < 0 ? bits[k] : 0;
+        bool const with_last = high + up < range && low + down > -range;
+        if (first + k > 0) c.take_log[first + k - 1] = with_last ? Compute(0) : Compute(1);
+        high = (with_last ? high : 0) + up;
+        low  = (with_last ? low : 0) + down;
+      }
     }
     if (c.layers > 0) c.take_log[c.layers - 1] = Compute(1);
   }
@@ -325,10 +342,10 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
                     Constraint constraint, StridedMatrix<Parameter const> w,
                     StridedMatrix<Parameter const> u, StridedVector<Parameter const> b) {
   if (c.layers == 0) return;
-  for_each_layer(exec, "meander::planar::prepare[layers]", c.layers,
+  for_each_layer(exec, "meander::planar::prepare[layers]", c.layers, 1,
                  PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
   if (c.gram_group > 1)
-    for_each_layer(exec, "meander::planar::prepare[gram]", c.layers, PrepareGram<Compute>{c});
+    for_each_layer(exec, "meander::planar::prepare[gram]", c.layers, 16, PrepareGram<Compute>{c});
   Kokkos::parallel_for("meander::planar::prepare[logarithms]",
                        Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
                        PrepareLogarithms<Compute>{c});

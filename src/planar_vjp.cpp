@@ -78,14 +78,14 @@ struct TeamLanes {
   KOKKOS_FUNCTION double sum(int n, F const& f) const {
     double sum = 0;
     Kokkos::parallel_reduce(
-        Kokkos::ThreadVectorRange(team, n), [&](int d, double& part) { part += f(d); }, sum);
+        Kokkos::TeamVectorRange(team, n), [&](int d, double& part) { part += f(d); }, sum);
     return sum;
   }
   template <class F>
   KOKKOS_FUNCTION double largest(int n, F const& f) const {
     double largest = 0;
     Kokkos::parallel_reduce(
-        Kokkos::ThreadVectorRange(team, n),
+        Kokkos::TeamVectorRange(team, n),
         [&](int d, double& m) {
           if (f(d) > m) m = f(d);
         },
@@ -94,7 +94,7 @@ struct TeamLanes {
   }
   template <class F>
   KOKKOS_FUNCTION void each(int n, F const& f) const {
-    Kokkos::parallel_for(Kokkos::ThreadVectorRange(team, n), f);
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, n), f);
   }
 };
 
@@ -192,6 +192,18 @@ struct ParameterGradients {
     });
   }
 
+  /// f(begin) + ... + f(end - 1), eight at a time: a device waits for memory once for all of them.
+  template <class F>
+  KOKKOS_FUNCTION static double sum_of(int begin, int end, F const& f) {
+    constexpr int width = 8;
+    double sum[width]   = {};
+    int j               = begin;
+    for (; j + width <= end; j += width)
+      for (int i = 0; i < width; ++i) sum[i] += f(j + i);
+    for (; j < end; ++j) sum[0] += f(j);
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+  }
+
   /// The sums were taken with z before and g after a whole group of layers; the layers between
   /// add h_j u_hat_j to the one and da_j w_j to the other.
   template <class Lanes>
@@ -202,11 +214,10 @@ struct ParameterGradients {
       return sums[at.m + std::size_t(i) * at.m_pitch + j % c.gram_group];
     };
     lanes.each(c.dim, [&](int d) {
-      double w = 0, u = 0;
-      for (int j = first; j < l; ++j) w += m(l, j) * double(c.u_hat[c.index(j, d)]);
-      for (int j = l + 1; j < end; ++j) u += m(j, l) * double(c.w[c.index(j, d)]);
-      sums[at.w + c.index(l, d)] += w;
-      sums[at.u + c.index(l, d)] += u;
+      sums[at.w + c.index(l, d)] +=
+          sum_of(first, l, [&](int j) { return m(l, j) * double(c.u_hat[c.index(j, d)]); });
+      sums[at.u + c.index(l, d)] +=
+          sum_of(l + 1, end, [&](int j) { return m(j, l) * double(c.w[c.index(j, d)]); });
     });
   }
 };
@@ -301,7 +312,10 @@ void planar_vjp_parameters(ExecutionSpace const& exec, PlanarCoefficients<Comput
     Kokkos::parallel_for(
         label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, count), work);
   else
-    Kokkos::parallel_for(label, Kokkos::TeamPolicy<ExecutionSpace>(exec, count, 1, 32), work);
+    Kokkos::parallel_for(label,
+                         Kokkos::TeamPolicy<ExecutionSpace>(
+                             exec, count, std::clamp((stack.dim + 31) / 32, 1, 8), 32),
+                         work);
 }
 
 #define MEANDER_VJP_SIZES(Space, Compute)                                                      \

@@ -12,6 +12,7 @@
 #include <meander/impl/planar_vjp.hpp>
 
 #include "layer_scalars.hpp"
+#include "vjp_registers.hpp"
 #include "vjp_tiles.hpp"
 
 /// The gradients of a planar stack on a device, in Gram form (design fact 2), for any D and L: a
@@ -681,33 +682,68 @@ bool with_vjp_plan(PlanarCoefficients<T> const& c, Launch const& launch) {
   return with_vjp_plan(VjpShapesOf<T>(), c, launch);
 }
 
-/// Chunks of the fused kernel: as many as the teams that a large device runs at once, tiles of
-/// rows, and no more sums than 1.4 times what the rows and their pre-activations and activations
-/// take.
-template <class Shape, class T>
-PlanarVjpChunks vjp_tile_chunks(PlanarCoefficients<T> const& c, std::int64_t batch) {
-  constexpr std::int64_t multiprocessors = 132;
-  double const sums                      = double(PlanarVjpSums(c).size * sizeof(double));
-  double const per_row = 1.4 * double(c.dim + 2 * std::int64_t(c.layers)) * sizeof(T);
-  auto const tiles     = static_cast<std::int64_t>(sums / per_row / Shape::rows) + 1;
-  return PlanarVjpChunks::of(batch, tiles * Shape::rows, multiprocessors * Shape::teams);
+/// Chunks of a fused kernel: as many as the teams that a large device runs at once, whole tiles,
+/// and no more sums than 1.4 times what the rows and their pre-activations and activations take.
+struct VjpChunking {
+  std::int64_t least_rows, most;
+
+  template <class T>
+  VjpChunking(PlanarCoefficients<T> const& c, int tile, int teams) : most(132 * teams) {
+    double const sums    = double(PlanarVjpSums(c).size * sizeof(double));
+    double const per_row = 1.4 * double(c.dim + 2 * std::int64_t(c.layers)) * sizeof(T);
+    least_rows           = (static_cast<std::int64_t>(sums / per_row / tile) + 1) * tile;
+  }
+
+  PlanarVjpChunks chunks(std::int64_t batch) const {
+    return PlanarVjpChunks::of(batch, least_rows, most);
+  }
+  /// Fewer rows never make more chunks than this.
+  std::int64_t bound(std::int64_t max_batch) const {
+    return std::min(most, (max_batch + least_rows - 1) / least_rows);
+  }
+};
+
+/// Whether a stack has so few coordinates, and layers, that its rows and scalars stay with threads.
+template <class T>
+bool fits_vjp_registers(PlanarCoefficients<T> const& c) {
+  return c.dim <= 4 &&
+         VjpRegisters<T, T, MapDirection::forward, 4>::scratch_bytes(c.layers) <= vjp_most_scratch;
+}
+
+/// Calls launch.operator()<Dim>() for such a stack.
+template <class Launch>
+void with_vjp_dim(std::int32_t dim, Launch const& launch) {
+  if (dim <= 2) return launch.template operator()<2>();
+  launch.template operator()<4>();
 }
 
 template <class T>
 PlanarVjpSizes vjp_sizes(PlanarCoefficients<T> const& c, std::int64_t max_batch) {
   std::size_t const size = PlanarVjpSums(c).size;
-  PlanarVjpSizes sizes{};
+  std::int64_t chunks    = 0;
+  if (fits_vjp_registers(c)) {
+    using Kernel = VjpRegisters<T, T, MapDirection::forward, 4>;
+    chunks       = VjpChunking(c, Kernel::rows, Kernel::teams).bound(max_batch);
+    return {0, std::size_t(chunks + 1) * size};
+  }
   if (with_vjp_plan(c, [&]<class Shape>(VjpPlan const&) {
-        // Fewer rows can make more chunks, as these are whole tiles.
-        constexpr std::int64_t multiprocessors = 132;
-        auto const finest                      = vjp_tile_chunks<Shape>(c, 1).rows;
-        auto const chunks =
-            std::min(multiprocessors * Shape::teams, (max_batch + finest - 1) / finest);
-        sizes = {0, std::size_t(chunks + 1) * size};
+        chunks = VjpChunking(c, Shape::rows, Shape::teams).bound(max_batch);
       }))
-    return sizes;
-  std::int64_t const chunks = PlanarVjpChunks::bound(max_batch, c.dim, c.layers);
+    return {0, std::size_t(chunks + 1) * size};
+  chunks = PlanarVjpChunks::bound(max_batch, c.dim, c.layers);
   return {vjp_rows_size(c, max_batch), std::size_t(chunks + 1) * size};
+}
+
+template <MapDirection direction, int Dim, class ExecutionSpace, class Storage, class T>
+void launch_vjp_registers(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call,
+                          PlanarVjpChunks const& chunks) {
+  using Kernel = VjpRegisters<Storage, T, direction, Dim>;
+  Kokkos::parallel_for(
+      "meander::planar::vjp[registers]",
+      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Kernel::threads, Kernel::teams>>(
+          exec, static_cast<int>(chunks.count), Kernel::threads)
+          .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes(call.stack.layers))),
+      Kernel{call, chunks});
 }
 
 template <MapDirection direction, class Shape, class ExecutionSpace, class Storage, class T>
@@ -747,14 +783,28 @@ template <class ExecutionSpace, class Storage, class T>
 void planar_vjp(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call) {
   std::int64_t const batch = call.from.extent0;
   PlanarVjpChunks chunks(batch, call.stack.dim, call.stack.layers);
-  bool const fused         = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
-    chunks = vjp_tile_chunks<Shape>(call.stack, batch);
-    if (batch == 0) return;
-    if (call.direction == MapDirection::forward)
-      launch_vjp_tiles<MapDirection::forward, Shape>(exec, call, chunks, plan);
-    else
-      launch_vjp_tiles<MapDirection::inverse, Shape>(exec, call, chunks, plan);
-  });
+  bool const forward = call.direction == MapDirection::forward;
+  bool fused         = fits_vjp_registers(call.stack);
+  if (fused) {
+    using Kernel = VjpRegisters<Storage, T, MapDirection::forward, 4>;
+    chunks       = VjpChunking(call.stack, Kernel::rows, Kernel::teams).chunks(batch);
+    if (batch > 0)
+      with_vjp_dim(call.stack.dim, [&]<int Dim>() {
+        if (forward)
+          launch_vjp_registers<MapDirection::forward, Dim>(exec, call, chunks);
+        else
+          launch_vjp_registers<MapDirection::inverse, Dim>(exec, call, chunks);
+      });
+  } else {
+    fused = with_vjp_plan(call.stack, [&]<class Shape>(VjpPlan const& plan) {
+      chunks = VjpChunking(call.stack, Shape::rows, Shape::teams).chunks(batch);
+      if (batch == 0) return;
+      if (forward)
+        launch_vjp_tiles<MapDirection::forward, Shape>(exec, call, chunks, plan);
+      else
+        launch_vjp_tiles<MapDirection::inverse, Shape>(exec, call, chunks, plan);
+    });
+  }
   std::int64_t const panel = vjp_panel_rows(chunks);
   for (std::int64_t first = 0; !fused && first < batch; first += panel)
     run_vjp_panel(exec, call, chunks, first, std::min(panel, batch - first));
