@@ -312,10 +312,12 @@ void planar_vjp_parameters(ExecutionSpace const& exec, PlanarCoefficients<Comput
     Kokkos::parallel_for(
         label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, count), work);
   else
-    Kokkos::parallel_for(label,
-                         Kokkos::TeamPolicy<ExecutionSpace>(
-                             exec, count, std::clamp((stack.dim + 31) / 32, 1, 8), 32),
-                         work);
+    Kokkos::parallel_for(
+        label,
+        Kokkos::Experimental::require(Kokkos::TeamPolicy<ExecutionSpace>(
+                                          exec, count, std::clamp((stack.dim + 31) / 32, 1, 8), 32),
+                                      Kokkos::Experimental::WorkItemProperty::HintLightWeight),
+        work);
 }
 
 #define MEANDER_VJP_SIZES(Space, Compute)                                                      \

@@ -42,6 +42,13 @@ KOKKOS_INLINE_FUNCTION std::int32_t opaque(std::int32_t value) {
   return value;
 }
 
+/// Loads from memory behind this are not moved before it, where they would take registers early.
+KOKKOS_INLINE_FUNCTION void hold_loads() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("" ::: "memory");
+#endif
+}
+
 /// The value of the thread whose lane differs from this thread's by the bits of `mask`. All threads
 /// of the team must call this together.
 template <class T>

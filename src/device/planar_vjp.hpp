@@ -734,15 +734,24 @@ PlanarVjpSizes vjp_sizes(PlanarCoefficients<T> const& c, std::int64_t max_batch)
   return {vjp_rows_size(c, max_batch), std::size_t(chunks + 1) * size};
 }
 
+/// Kokkos copies functors of over 512 bytes to constant memory, and waits for the kernel before
+/// that used it, unless they are said to be light.
+template <class Policy>
+auto light(Policy const& policy) {
+  return Kokkos::Experimental::require(policy,
+                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight);
+}
+
 template <MapDirection direction, int Dim, class ExecutionSpace, class Storage, class T>
 void launch_vjp_registers(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call,
                           PlanarVjpChunks const& chunks) {
   using Kernel = VjpRegisters<Storage, T, direction, Dim>;
   Kokkos::parallel_for(
       "meander::planar::vjp[registers]",
-      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Kernel::threads, Kernel::teams>>(
-          exec, static_cast<int>(chunks.count), Kernel::threads)
-          .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes(call.stack.layers))),
+      light(
+          Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Kernel::threads, Kernel::teams>>(
+              exec, static_cast<int>(chunks.count), Kernel::threads)
+              .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes(call.stack.layers)))),
       Kernel{call, chunks});
 }
 
@@ -751,9 +760,9 @@ void launch_vjp_tiles(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> cons
                       PlanarVjpChunks const& chunks, VjpPlan const& plan) {
   Kokkos::parallel_for(
       "meander::planar::vjp[tiles]",
-      Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Shape::threads, Shape::teams>>(
-          exec, static_cast<int>(chunks.count), Shape::threads)
-          .set_scratch_size(0, Kokkos::PerTeam(plan.scratch)),
+      light(Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Shape::threads, Shape::teams>>(
+                exec, static_cast<int>(chunks.count), Shape::threads)
+                .set_scratch_size(0, Kokkos::PerTeam(plan.scratch))),
       VjpTiles<Storage, T, direction, Shape>{call, chunks, plan});
 }
 

@@ -20,13 +20,15 @@ namespace meander::impl::device {
 
 template <class Storage, class T, MapDirection direction, int Dim>
 struct VjpRegisters {
-  static constexpr int threads     = 64;
-  static constexpr int teams       = sizeof(T) == 4 ? 10 : 5;
-  static constexpr int per_thread  = 2;
-  static constexpr int rows        = threads * per_thread;  ///< of a tile
-  static constexpr int warps       = threads / max_lanes;
-  static constexpr int values      = Dim <= 3 ? 8 : 16;  ///< sums of a layer: da z, h g, da, by s
-  static constexpr int pitch       = 2 * Dim + 4;        ///< w, u_hat, b, s, s - 1, scale of by s
+  static constexpr int threads    = 64;
+  static constexpr int teams      = sizeof(T) == 4 ? 10 : 5;
+  static constexpr int per_thread = 2;
+  static constexpr int rows       = threads * per_thread;  ///< of a tile
+  static constexpr int warps      = threads / max_lanes;
+  static constexpr int values     = Dim <= 3 ? 8 : 16;  ///< sums of a layer: da z, h g, da, by s
+  /// Coefficients of a layer: w, u_hat, b, s, s - 1, and the scale of the gradient by s, which is
+  /// positive: its sign says that a logarithm must be taken behind the layer.
+  static constexpr int pitch       = 2 * Dim + 4;
   static constexpr bool is_forward = direction == MapDirection::forward;
 
   PlanarVjpCall<Storage, T> call;
@@ -87,9 +89,18 @@ struct VjpRegisters {
       to[2 * Dim]     = c.b[l];
       to[2 * Dim + 1] = c.s[l];
       to[2 * Dim + 2] = c.s_minus_1[l];
-      to[2 * Dim + 3] = log_det_scale(c, l);
+      to[2 * Dim + 3] = c.take_log[l] != 0 ? -log_det_scale(c, l) : log_det_scale(c, l);
     }
     for (int i = t; i < warps * c.layers * values; i += threads) s.sums[i] = 0;
+  }
+
+  KOKKOS_INLINE_FUNCTION static void fetch(Scratch const& s, int l, T (&c)[pitch]) {
+#pragma unroll
+    for (int i = 0; i < pitch; i += 4) {
+      auto const pack = load_pack<4>(s.coefficients + l * pitch + i);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) c[i + k] = pack.v[k];
+    }
   }
 
   KOKKOS_INLINE_FUNCTION LayerRule<T> rule() const {
@@ -158,7 +169,8 @@ struct VjpRegisters {
   KOKKOS_INLINE_FUNCTION double forward_layers(int t, Scratch const& s, Rows& x) const {
     LogDeterminant<T> log_det[per_thread];
     for (int l = 0; l < call.stack.layers; ++l) {
-      T const* const c = s.coefficients + l * pitch;
+      T c[pitch];
+      fetch(s, l, c);
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
         T const a                       = pre_activation(c, l, x.z[r]);
@@ -167,7 +179,7 @@ struct VjpRegisters {
         add(v.h, c + Dim, x.z[r]);
         rule().count(v, c[2 * Dim + 1], c[2 * Dim + 2], log_det[r]);
       }
-      if (call.stack.take_log[l] != 0)
+      if (Kokkos::copysign(T(1), c[2 * Dim + 3]) < 0)
 #pragma unroll
         for (int r = 0; r < per_thread; ++r) log_det[r].take_log();
     }
@@ -224,14 +236,15 @@ struct VjpRegisters {
     T const epsilon   = call.stack.log_det_epsilon;
     T const s_minus_1 = c[2 * Dim + 2];
     T const det       = Kokkos::fma(v.slope, c[2 * Dim + 1], tanh ? v.h * v.h : 1 - v.slope);
-    T const by_det =
-        by_log_det != 0 ? by_log_det / (det < 0 ? det - epsilon : det + epsilon) : T(0);
-    T const by_slope = tanh ? -2 * v.h * (by_det * s_minus_1) : T(0);
-    T const by_s     = v.slope * (by_det * c[2 * Dim + 3]);
+    T const by_det    = by_log_det != 0
+                            ? RowMath<T>::divide(by_log_det, det < 0 ? det - epsilon : det + epsilon)
+                            : T(0);
+    T const by_slope  = tanh ? -2 * v.h * (by_det * s_minus_1) : T(0);
+    T const by_s      = v.slope * (by_det * Kokkos::abs(c[2 * Dim + 3]));
     if constexpr (is_forward) return {v.slope * (along + by_slope), by_s};
     T const q    = v.slope * by_slope;
     T const rest = along - q * s_minus_1;
-    return {Kokkos::fma(v.slope, rest != 0 ? rest / det : T(0), q), by_s};
+    return {Kokkos::fma(v.slope, rest != 0 ? RowMath<T>::divide(rest, det) : T(0), q), by_s};
   }
 
   KOKKOS_INLINE_FUNCTION static T dot(T const* x, T const (&y)[Dim]) {
@@ -266,16 +279,17 @@ struct VjpRegisters {
 
   KOKKOS_INLINE_FUNCTION void backward_layers(int t, Scratch const& s, Rows& x) const {
     for (int l = call.stack.layers - 1; l >= 0; --l) {
-      T const* const c = s.coefficients + l * pitch;
-      T sum[values]    = {};
+      T c[pitch];
+      fetch(s, l, c);
+      T sum[values] = {};
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
-        auto const v     = activated(s.a[l * rows + r * threads + t]);
-        auto const layer = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
+        auto const v  = activated(s.a[l * rows + r * threads + t]);
+        auto const by = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
         add(-v.h, c + Dim, x.z[r]);
         // Rows that do not exist have no gradients.
-        add_values(layer, v.h, x.z[r], x.g[r], sum);
-        add(layer.da, c, x.g[r]);
+        add_values(by, v.h, x.z[r], x.g[r], sum);
+        add(by.da, c, x.g[r]);
       }
       keep(t, s, l, sum);
     }
@@ -283,7 +297,8 @@ struct VjpRegisters {
 
   KOKKOS_INLINE_FUNCTION void undo_layers(Scratch const& s, Rows& x) const {
     for (int l = call.stack.layers - 1; l >= 0; --l) {
-      T const* const c = s.coefficients + l * pitch;
+      T c[pitch];
+      fetch(s, l, c);
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
         T a = pre_activation(c, 1, x.z[r]);
@@ -297,19 +312,20 @@ struct VjpRegisters {
   KOKKOS_INLINE_FUNCTION double solve_layers(int t, Scratch const& s, Rows& x) const {
     LogDeterminant<T> log_det[per_thread];
     for (int l = 0; l < call.stack.layers; ++l) {
-      T const* const c = s.coefficients + l * pitch;
-      T sum[values]    = {};
+      T c[pitch];
+      fetch(s, l, c);
+      T sum[values] = {};
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
-        auto const v     = activated(pre_activation(c, l, x.z[r]));
-        auto const layer = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
+        auto const v  = activated(pre_activation(c, l, x.z[r]));
+        auto const by = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
         rule().count(v, c[2 * Dim + 1], c[2 * Dim + 2], log_det[r]);
-        add(-layer.da, c, x.g[r]);
-        add_values(layer, v.h, x.z[r], x.g[r], sum);
+        add(-by.da, c, x.g[r]);
+        add_values(by, v.h, x.z[r], x.g[r], sum);
         add(v.h, c + Dim, x.z[r]);
       }
       keep(t, s, l, sum);
-      if (call.stack.take_log[l] != 0)
+      if (Kokkos::copysign(T(1), c[2 * Dim + 3]) < 0)
 #pragma unroll
         for (int r = 0; r < per_thread; ++r) log_det[r].take_log();
     }

@@ -169,20 +169,29 @@ struct VjpTiles {
   template <class Team>
   KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, std::int64_t first,
                                    int count, bool is_first, std::int64_t chunk, Sums& sums) const {
-    bool const one_panel = panels() == 1;  // else the rows come again
-    // A = rows W^T, and the scalars of each row.
+    // Rows that do not fit pass through scratch three times. A panel is asked for as soon as there
+    // is room, and waited for when it is needed.
+    int const last       = panels() - 1;
+    bool const one_panel = last == 0;
+    // A = rows W^T, and the scalars of each row. The gradients' panel is still free.
     {
       T a[4][4] = {};
+      team.team_barrier();
+      load(opaque(t), call.from, first, count, 0, s.z());
 #pragma unroll 1
-      for (int p = 0; p < panels(); ++p) {
+      for (int p = 0; p <= last; ++p) {
+        end_group_of_copies();
+        if (Shape::panels && p < last)
+          load(opaque(t), call.from, first, count, p + 1, p % 2 == 0 ? s.g() : s.z());
+        end_group_of_copies();
+        wait_for_copies<1>();
         team.team_barrier();
-        load(opaque(t), call.from, first, count, p, s.z());
-        wait_for_all_copies();
-        team.team_barrier();
-        project(opaque(t), call.stack.w, s.z(), p, a);
+        project(opaque(t), call.stack.w, p % 2 == 0 ? s.z() : s.g(), p, a);
+        if (Shape::panels) team.team_barrier();
       }
       keep(opaque(t), s, a);
     }
+    if (!one_panel) load(opaque(t), call.from, first, count, 0, s.z());
     team.team_barrier();
     if (t < rows) {
       T const log_det = runs_forward() ? forward_chain(s, opaque(t), t < count)
@@ -193,31 +202,26 @@ struct VjpTiles {
     {
       T along[4][4] = {};
 #pragma unroll 1
-      for (int p = 0; p < panels(); ++p) {
+      for (int p = 0; p <= last; ++p) {
+        wait_for_all_copies();
         team.team_barrier();
-        if (!one_panel) {
-          load(opaque(t), call.from, first, count, p, s.z());
-          wait_for_all_copies();
-          team.team_barrier();
-        }
-        sums.loss += seed(team, opaque(t), s, first, count, p);
+        sums.loss += seed(opaque(t), s, first, count, p);
         team.team_barrier();
+        if (Shape::panels && p < last) load(opaque(t), call.from, first, count, p + 1, s.z());
         project(opaque(t), call.stack.u_hat, s.g(), p, along);
       }
-      team.team_barrier();
       keep(opaque(t), s, along);
     }
     team.team_barrier();
+    if (!one_panel) load(opaque(t), call.from, first, count, 0, s.z());
     if (t < rows) gradient_chain(s, opaque(t), t < count, grad_log_det(first, t, count));
       // What is summed over the rows, and the gradient before the map.
 #pragma unroll 1
-    for (int p = 0; p < panels(); ++p) {
+    for (int p = 0; p <= last; ++p) {
+      wait_for_all_copies();
       team.team_barrier();
       if (!one_panel) {
-        load(opaque(t), call.from, first, count, p, s.z());
-        wait_for_all_copies();
-        team.team_barrier();
-        seed(team, opaque(t), s, first, count, p);
+        seed(opaque(t), s, first, count, p);
         team.team_barrier();
       }
       if (!is_forward) {
@@ -231,13 +235,17 @@ struct VjpTiles {
           add_gram(opaque(t), s, is_first, sums_of(chunk));
         }
       }
-      if (call.grad_from.data == nullptr) continue;
-      team.team_barrier();
-      if (is_forward) {
-        add_da(opaque(t), s, p, T(1));
+      if (call.grad_from.data != nullptr) {
         team.team_barrier();
+        if (is_forward) {
+          add_da(opaque(t), s, p, T(1));
+          team.team_barrier();
+        }
+        store(opaque(t), s.g(), first, count, p);
       }
-      store(opaque(t), s.g(), first, count, p);
+      if (!Shape::panels || p == last) continue;
+      team.team_barrier();
+      load(opaque(t), call.from, first, count, p + 1, s.z());
     }
   }
 
@@ -385,9 +393,8 @@ struct VjpTiles {
 #pragma unroll
       for (int k = 0; k < block; ++k) {
         if (first + k >= c.layers) break;
-        T const* const g = gram(first + k) + first;
-#pragma unroll
-        for (int j = 0; j < k; ++j) a[k] = Kokkos::fma(g[j], h[j], a[k]);
+        if (k % 2 == 0) hold_loads();
+        add_block<0>(gram(first + k) + first, k, h, T(1), a[k]);
         auto const v = activated(a[k]);
         h[k]         = v.h;
         keep(s, first + k, row, is_row, v.h, v.slope);
@@ -395,6 +402,19 @@ struct VjpTiles {
       }
     }
     return log_det.sum;
+  }
+
+  /// a += sign * sum of g_j h_j over the layers j of a block before k, or (`behind`) behind it.
+  template <int behind>
+  KOKKOS_INLINE_FUNCTION static void add_block(T const* g, int k, T const (&h)[block], T sign,
+                                               T& a) {
+#pragma unroll
+    for (int j = 0; j < block; j += 4) {
+      auto const pack = load_pack<4>(g + j);
+#pragma unroll
+      for (int q = 0; q < 4; ++q)
+        if (behind ? j + q > k : j + q < k) a = Kokkos::fma(sign * pack.v[q], h[j + q], a);
+    }
   }
 
   /// a_k -= sign * the share of layers j to j + 3 in w_k . rows, of a block of layers.
@@ -407,6 +427,7 @@ struct VjpTiles {
       h[q] = j + q < call.stack.layers ? T(-sign) * s.h()[(j + q) * pitch + row] : T(0);
 #pragma unroll
     for (int k = 0; k < block; ++k) {
+      if (k == block / 2) hold_loads();
       auto const g = load_pack<4>(gram(first + k) + j);
 #pragma unroll
       for (int q = 0; q < 4; ++q) a[k] = Kokkos::fma(g.v[q], h[q], a[k]);
@@ -431,11 +452,9 @@ struct VjpTiles {
       for (int k = block - 1; k >= 0; --k) {
         int const l = first + k;
         if (l >= c.layers) continue;
+        if (k % 2 == 1) hold_loads();
         if (l == c.layers - 1) a[k] += a[k] - a[k];
-        T const* const g = gram(l) + first;
-#pragma unroll
-        for (int j = k + 1; j < block; ++j)
-          if (first + j < c.layers) a[k] = Kokkos::fma(-g[j], h[j], a[k]);
+        add_block<1>(gram(l) + first, k, h, T(-1), a[k]);
         auto const v = rule().root(a[k], c.s[l], c.s_minus_1[l]);
         h[k]         = v.h;
         keep(s, l, row, is_row, v.h, v.slope);
@@ -467,12 +486,13 @@ struct VjpTiles {
         int const k = is_forward ? block - 1 - i : i;
         int const l = first + k;
         if (l >= c.layers) continue;
+        if (i % 2 == 0) hold_loads();
         T const value     = s.h()[l * pitch + row];
         T const slope     = s.da()[l * pitch + row];
         T const s_minus_1 = c.s_minus_1[l];
         T const det       = Kokkos::fma(slope, c.s[l], tanh ? value * value : 1 - slope);
         T const divisor   = det < 0 ? det - c.log_det_epsilon : det + c.log_det_epsilon;
-        T const by_det    = by_log_det != 0 ? by_log_det / divisor : T(0);
+        T const by_det    = by_log_det != 0 ? RowMath<T>::divide(by_log_det, divisor) : T(0);
         T const by_slope  = tanh ? -2 * value * (by_det * s_minus_1) : T(0);
         T da;
         if constexpr (is_forward) {
@@ -480,7 +500,7 @@ struct VjpTiles {
         } else {
           T const q    = slope * by_slope;
           T const rest = along[k] - q * s_minus_1;
-          da           = Kokkos::fma(slope, rest != 0 ? rest / det : T(0), q);
+          da           = Kokkos::fma(slope, rest != 0 ? RowMath<T>::divide(rest, det) : T(0), q);
         }
         if (!is_row) da = 0;
         s.da()[l * pitch + row] = da;
@@ -504,9 +524,8 @@ struct VjpTiles {
 
   /// Fills the gradients' panel with the loss by what the map gives. For the inverse, z becomes
   /// that. \return this thread's share of the logarithm of the base's density, but for its constant
-  template <class Team>
-  KOKKOS_INLINE_FUNCTION double seed(Team const& team, int t, Scratch const& s, std::int64_t first,
-                                     int count, int p) const {
+  KOKKOS_INLINE_FUNCTION double seed(int t, Scratch const& s, std::int64_t first, int count,
+                                     int p) const {
     if (!call.scored) {
       load(t, call.grad_to, first, count, p, s.g());
       if (!is_forward) {
@@ -576,7 +595,7 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION void add_layers(T const* x, T const* coefficients, int p, int row, int d,
                                          T sign, T (&y)[4][4]) const {
     T const* const c = coefficients + p * plan.panel + d;
-#pragma unroll 4
+#pragma unroll 2
     for (int l = 0; l < call.stack.layers; ++l) {
       auto const xs = load_pack<4>(x + l * pitch + row);
       auto const cs = load_pack<4>(c + std::int64_t(l) * call.stack.padded_dim);
