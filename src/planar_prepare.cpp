@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "device/path.hpp"
 #include "device/tensor_layout.hpp"
 #include "instantiate.hpp"
 
@@ -42,7 +43,8 @@ std::size_t gram_size(PlanarCoefficients<Compute> const& c) {
 template <class Compute>
 std::size_t parts_size(PlanarCoefficients<Compute> const& c) {
   bool const needed =
-      device::has_tensor_kernels && std::is_same_v<Compute, float> && c.group == 1 && c.layers > 0;
+      device::has_tensor_kernels && std::is_same_v<Compute, float> && c.group == 1 &&
+      device::wants_tensor_path(c.dim, c.layers);
   return needed ? rounded(device::TensorLayout(c.dim, c.layers).size()) : 0;
 }
 
@@ -112,6 +114,11 @@ KOKKOS_FUNCTION void once(OneThread, F const& f) {
   f();
 }
 
+template <class F>
+KOKKOS_FUNCTION void once_per_team(OneThread, F const& f) {
+  f();
+}
+
 /// Calls f(0) to f(n - 1), each for all lanes of some thread of the team.
 template <class F>
 KOKKOS_FUNCTION void for_each_sum(OneThread, int n, F const& f) {
@@ -151,6 +158,11 @@ KOKKOS_FUNCTION void for_each_sum(Team const& team, int n, F const& f) {
 template <class Team, class F>
 KOKKOS_FUNCTION void once(Team const& team, F const& f) {
   Kokkos::single(Kokkos::PerThread(team), f);
+}
+
+template <class Team, class F>
+KOKKOS_FUNCTION void once_per_team(Team const& team, F const& f) {
+  if (team.team_rank() == 0) Kokkos::single(Kokkos::PerThread(team), f);
 }
 
 /// u_hat, s and the packed w, b of layer l.
@@ -255,7 +267,7 @@ template <class Compute>
 struct PrepareLogarithms {
   PlanarCoefficients<Compute> c;
 
-  KOKKOS_FUNCTION void operator()(int) const {
+  KOKKOS_FUNCTION void operator()() const {
     constexpr double range = sizeof(Compute) == 4 ? 110 : 1000;
     double high            = 0;  // log2 of the largest the product can be
     double low             = 0;  // log2 of the smallest
@@ -280,6 +292,21 @@ struct PrepareLogarithms {
     constexpr double beyond = 1e9;
     if (!(s > 0)) return -beyond;
     return Kokkos::log2(s);
+  }
+};
+
+/// Both, in one launch: the logarithms come behind the last layer.
+template <class Compute>
+struct PrepareGramAndLogarithms {
+  PrepareGram<Compute> gram;
+  PrepareLogarithms<Compute> logarithms;
+
+  template <class Lanes>
+  KOKKOS_FUNCTION void prepare(Lanes const& lanes, int i) const {
+    if (i == gram.c.layers)
+      once_per_team(lanes, logarithms);
+    else if (gram.c.gram_group > 1)
+      gram.prepare(lanes, i);
   }
 };
 
@@ -344,11 +371,8 @@ void planar_prepare(ExecutionSpace const& exec, PlanarCoefficients<Compute> cons
   if (c.layers == 0) return;
   for_each_layer(exec, "meander::planar::prepare[layers]", c.layers, 1,
                  PrepareLayers<Compute, Parameter>{c, constraint, w, u, b});
-  if (c.gram_group > 1)
-    for_each_layer(exec, "meander::planar::prepare[gram]", c.layers, 16, PrepareGram<Compute>{c});
-  Kokkos::parallel_for("meander::planar::prepare[logarithms]",
-                       Kokkos::RangePolicy<ExecutionSpace>(exec, 0, 1),
-                       PrepareLogarithms<Compute>{c});
+  for_each_layer(exec, "meander::planar::prepare[gram]", c.layers + 1, 16,
+                 PrepareGramAndLogarithms<Compute>{{c}, {c}});
 #if defined(KOKKOS_ENABLE_CUDA)
   if constexpr (!is_host_space<ExecutionSpace> && std::is_same_v<Compute, float>) {
     if (c.parts == nullptr) return;

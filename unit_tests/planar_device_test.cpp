@@ -133,12 +133,12 @@ TYPED_TEST(PlanarPaths, EveryDimension) {
 
 TYPED_TEST(PlanarPaths, EveryNumberOfLayers) {
   for (int const layers : {0, 1, 8, 15, 16, 17, 33, 40, 64, 65, 100, 200})
-    TestFixture::check_everywhere(reference::random_stack(layers, 36, {}, 1u + layers), 65);
+    TestFixture::check_everywhere(reference::random_stack(layers, 260, {}, 1u + layers), 65);
 }
 
 TYPED_TEST(PlanarPaths, EveryBatch) {
   for (int const rows : {1, 2, 31, 32, 127, 128, 129, 1000})
-    TestFixture::check_everywhere(reference::random_stack(18, 20, {}, 3), rows);
+    TestFixture::check_everywhere(reference::random_stack(18, 260, {}, 3), rows);
 }
 
 TYPED_TEST(PlanarPaths, EveryActivation) {
@@ -146,11 +146,11 @@ TYPED_TEST(PlanarPaths, EveryActivation) {
     meander::PlanarOptions options;
     options.constraint = constraint;
     options.activation = meander::Activation::leaky_relu;
-    TestFixture::check_everywhere(reference::random_stack(20, 24, options, 11), 100);
+    TestFixture::check_everywhere(reference::random_stack(20, 260, options, 11), 100);
     options.log_det_epsilon = 1e-3;
-    TestFixture::check_everywhere(reference::random_stack(20, 24, options, 12), 100);
+    TestFixture::check_everywhere(reference::random_stack(20, 260, options, 12), 100);
     options.activation = meander::Activation::tanh;
-    TestFixture::check_everywhere(reference::random_stack(20, 24, options, 13), 100);
+    TestFixture::check_everywhere(reference::random_stack(20, 260, options, 13), 100);
   }
 }
 

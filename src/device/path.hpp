@@ -17,7 +17,7 @@ enum class Path {
   automatic,
   registers,  ///< D <= max_registers_dim
   tiled,      ///< any D
-  tensor      ///< any D; has_tensor_path
+  tensor      ///< large D or L: wants_tensor_path; has_tensor_path
 };
 
 /// The largest D whose rows fit into the registers of the threads that share them. Where rows are
@@ -30,6 +30,11 @@ template <class Storage, class Compute>
 inline constexpr bool has_tensor_path = has_tensor_kernels && sizeof(Storage) == 4 &&
                                         sizeof(Compute) == 4;
 
+/// Whether that path can pay: only then does a stack carry its coefficients.
+constexpr bool wants_tensor_path(std::int64_t dim, std::int64_t layers) {
+  return layers > 0 && (dim > 256 || (dim > 64 && layers >= 32));
+}
+
 /// Layers that the tiled kernel takes at a time.
 template <class Compute>
 inline constexpr int tiled_block = sizeof(Compute) == 4 ? 64 : 32;
@@ -40,7 +45,7 @@ bool accepts(Path path, std::int64_t dim, std::int64_t layers) {
   switch (path) {
     case Path::registers: return dim <= max_registers_dim<Storage, Compute>;
     case Path::tiled: return sizeof(Storage) == sizeof(Compute) || layers <= tiled_block<Compute>;
-    case Path::tensor: return has_tensor_path<Storage, Compute> && layers > 0;
+    case Path::tensor: return has_tensor_path<Storage, Compute> && wants_tensor_path(dim, layers);
     case Path::automatic: break;
   }
   return true;

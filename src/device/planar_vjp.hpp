@@ -661,7 +661,7 @@ template <class T>
 using VjpShapesOf = std::conditional_t<
     sizeof(T) == 4,
     VjpShapes<VjpShape<32, 32, 1, 2, false, 12>, VjpShape<32, 64, 2, 2, false, 6>,
-              VjpShape<32, 64, 4, 1, false, 6>, VjpShape<32, 128, 4, 4, true, 3>,
+              VjpShape<32, 64, 4, 1, false, 6>, VjpShape<64, 128, 4, 2, true, 3>,
               VjpShape<32, 128, 4, 1, true, 3>>,
     VjpShapes<VjpShape<32, 32, 1, 2, false, 10>, VjpShape<32, 256, 2, 8, true, 1>,
               VjpShape<32, 256, 2, 2, true, 1>>>;

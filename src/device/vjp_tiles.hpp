@@ -65,8 +65,9 @@ VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
   int const groups = plan.layers / 4;
   if (layers > longest || row_groups * groups * Shape::slices > Shape::threads) return {};
   auto const bytes = [&](int panel) {
-    return sizeof(T) * std::size_t(Shape::rows + 4) *
-           (2 * std::size_t(panel) + std::size_t(2 + Shape::slices) * plan.layers);
+    return 64 + sizeof(double) * 2 * Shape::threads +
+           sizeof(T) * std::size_t(Shape::rows + 4) *
+               (2 * std::size_t(panel) + std::size_t(2 + Shape::slices) * plan.layers);
   };
   plan.panel = std::min(longest, padded);
   while (bytes(plan.panel) > vjp_most_scratch) {
@@ -77,7 +78,7 @@ VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
   plan.units       = 2 * groups * (plan.panel / 4);
   if (panels > 1 && !Shape::panels) return {};
   if (panels * plan.units > Shape::threads * Shape::units) return {};
-  plan.scratch = std::max(bytes(plan.panel), sizeof(double) * Shape::threads) + 64;
+  plan.scratch = bytes(plan.panel);
   return plan;
 }
 
@@ -89,9 +90,8 @@ struct VjpTiles {
   static constexpr int slices     = Shape::slices;
   static constexpr int pitch      = rows + 4;  ///< so that neighbours are in different banks
   static constexpr int row_groups = rows / 4;
-  /// Sums over da and over the gradients by s that a thread takes: slices * row_groups threads
-  /// stand for four layers.
-  static constexpr int scalars     = (8 + slices * row_groups - 1) / (slices * row_groups);
+  static_assert(slices * row_groups >= 8,
+                "a thread sums over da, or the gradients by s, of one layer");
   static constexpr int block       = 8;  ///< layers whose scalars are in registers together
   static constexpr bool is_forward = direction == MapDirection::forward;
 
@@ -104,6 +104,13 @@ struct VjpTiles {
     T* memory;
     int panel, layers;  ///< numbers of a part
 
+    /// Of each thread: the log-densities, and da of a layer or the gradients by s of one.
+    KOKKOS_INLINE_FUNCTION double* losses() const {
+      return reinterpret_cast<double*>(memory) - 2 * threads;
+    }
+    KOKKOS_INLINE_FUNCTION double* scalars() const {
+      return reinterpret_cast<double*>(memory) - threads;
+    }
     /// The rows' panel.
     KOKKOS_INLINE_FUNCTION T* z() const { return memory; }
     /// The gradients'.
@@ -116,11 +123,9 @@ struct VjpTiles {
     KOKKOS_INLINE_FUNCTION T* x() const { return memory + 2 * panel + 2 * layers; }
   };
 
-  /// What a thread carries from tile to tile.
+  /// What a thread carries from tile to tile in registers.
   struct Sums {
-    T unit[units][4][4]    = {};
-    double scalar[scalars] = {};  ///< of da of each layer, then of the gradients by s
-    double loss            = 0;
+    T unit[units][4][4] = {};
   };
 
   /// Rows that units are summed over in T, before they are added to the chunk's in double.
@@ -128,23 +133,21 @@ struct VjpTiles {
 
   template <class Team>
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
-    T* const memory =
-        static_cast<T*>(team.team_scratch(0).get_shmem_aligned(plan.scratch - 64, 32));
-    Scratch const scratch{memory, plan.panel * pitch, plan.layers * pitch};
-    int const t              = team.team_rank();
-    std::int64_t const chunk = team.league_rank();
-    std::int64_t const first = chunk * chunks.rows;
-    std::int64_t const end =
-        first + chunks.rows < call.from.extent0 ? first + chunks.rows : call.from.extent0;
+    auto* const all =
+        static_cast<double*>(team.team_scratch(0).get_shmem_aligned(plan.scratch - 64, 32));
+    Scratch const scratch{reinterpret_cast<T*>(all + 2 * threads), plan.panel * pitch,
+                          plan.layers * pitch};
+    int const t     = team.team_rank();
+    int const chunk = team.league_rank();
+    int const count = rows_of(chunk);
     Sums sums;
-    for (std::int64_t row = first; row < end; row += rows) {
-      tile(team, t, scratch, row, int(end - row < rows ? end - row : rows), row == first, chunk,
-           sums);
-      std::int64_t const done = row + rows - first;
-      if (call.with_parameters && (done % run == 0 || row + rows >= end))
-        store_units(opaque(t), chunk, done <= run, sums);
+    scratch.losses()[t] = scratch.scalars()[t] = 0;
+    for (int done = 0; done < count; done += rows) {
+      tile(team, t, scratch, chunk, done, sums);
+      if (call.with_parameters && ((done + rows) % run == 0 || done + rows >= count))
+        store_units(opaque(t), chunk, done < run, sums);
     }
-    if (call.with_parameters) store_scalars(team, t, memory, chunk, end - first, sums);
+    if (call.with_parameters) store_scalars(team, t, scratch, chunk, count);
   }
 
  private:
@@ -162,13 +165,21 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION int last_layer(int l) const {
     return l < call.stack.layers ? l : call.stack.layers - 1;
   }
-  KOKKOS_INLINE_FUNCTION double* sums_of(std::int64_t chunk) const {
+  KOKKOS_INLINE_FUNCTION double* sums_of(int chunk) const {
     return call.memory.sums + (chunk + 1) * std::int64_t(PlanarVjpSums(call.stack).size);
+  }
+  KOKKOS_INLINE_FUNCTION int rows_of(int chunk) const {
+    std::int64_t const left = call.from.extent0 - chunk * chunks.rows;
+    return static_cast<int>(left < chunks.rows ? left : chunks.rows);
   }
 
   template <class Team>
-  KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, std::int64_t first,
-                                   int count, bool is_first, std::int64_t chunk, Sums& sums) const {
+  KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, int chunk, int done,
+                                   Sums& sums) const {
+    // A tile begins at row `done` of its chunk.
+    std::int64_t const first = chunk * chunks.rows + done;
+    int const left           = rows_of(chunk) - done;
+    int const count          = left < rows ? left : rows;
     // Rows that do not fit pass through scratch three times. A panel is asked for as soon as there
     // is room, and waited for when it is needed.
     int const last       = panels() - 1;
@@ -196,7 +207,7 @@ struct VjpTiles {
     if (t < rows) {
       T const log_det = runs_forward() ? forward_chain(s, opaque(t), t < count)
                                        : inverse_chain(s, opaque(t), t < count);
-      if (t < count) sums.loss += is_forward ? double(log_det) : -double(log_det);
+      if (t < count) s.losses()[t] += is_forward ? double(log_det) : -double(log_det);
     }
     // The gradient behind the map, and its products with u_hat.
     {
@@ -205,7 +216,7 @@ struct VjpTiles {
       for (int p = 0; p <= last; ++p) {
         wait_for_all_copies();
         team.team_barrier();
-        sums.loss += seed(opaque(t), s, first, count, p);
+        s.losses()[t] += seed(opaque(t), s, first, count, p);
         team.team_barrier();
         if (Shape::panels && p < last) load(opaque(t), call.from, first, count, p + 1, s.z());
         project(opaque(t), call.stack.u_hat, s.g(), p, along);
@@ -231,8 +242,8 @@ struct VjpTiles {
       if (call.with_parameters) {
         add_units(opaque(t), s, p, sums);
         if (p == 0) {
-          add_scalars(opaque(t), s, sums);
-          add_gram(opaque(t), s, is_first, sums_of(chunk));
+          add_scalars(opaque(t), s);
+          add_gram(opaque(t), s, done == 0, sums_of(chunk));
         }
       }
       if (call.grad_from.data != nullptr) {
@@ -595,7 +606,7 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION void add_layers(T const* x, T const* coefficients, int p, int row, int d,
                                          T sign, T (&y)[4][4]) const {
     T const* const c = coefficients + p * plan.panel + d;
-#pragma unroll 2
+#pragma unroll 4
     for (int l = 0; l < call.stack.layers; ++l) {
       auto const xs = load_pack<4>(x + l * pitch + row);
       auto const cs = load_pack<4>(c + std::int64_t(l) * call.stack.padded_dim);
@@ -671,21 +682,17 @@ struct VjpTiles {
     }
   }
 
-  KOKKOS_INLINE_FUNCTION void add_scalars(int t, Scratch const& s, Sums& sums) const {
+  KOKKOS_INLINE_FUNCTION void add_scalars(int t, Scratch const& s) const {
     int const layers = call.stack.layers;
-#pragma unroll
-    for (int k = 0; k < scalars; ++k) {
-      int const i = k * threads + t;
-      if (i >= 2 * layers) break;
-      T const* const x = i < layers ? s.da() + i * pitch : s.x() + (i - layers) * pitch;
-      T part           = 0;
+    if (t >= 2 * layers) return;
+    T const* const x = t < layers ? s.da() + t * pitch : s.x() + (t - layers) * pitch;
+    T part           = 0;
 #pragma unroll 4
-      for (int row = 0; row < rows; row += 4) {
-        auto const pack = load_pack<4>(x + row);
-        part += (pack.v[0] + pack.v[1]) + (pack.v[2] + pack.v[3]);
-      }
-      sums.scalar[k] += double(part);
+    for (int row = 0; row < rows; row += 4) {
+      auto const pack = load_pack<4>(x + row);
+      part += (pack.v[0] + pack.v[1]) + (pack.v[2] + pack.v[3]);
     }
+    s.scalars()[t] += double(part);
   }
 
   /// da_i h_j of two by two layers a thread. These sums live in memory: they are few.
@@ -726,8 +733,7 @@ struct VjpTiles {
   }
 
   /// Adds the units to the sums of the chunk, and begins anew.
-  KOKKOS_INLINE_FUNCTION void store_units(int t, std::int64_t chunk, bool is_first,
-                                          Sums& sums) const {
+  KOKKOS_INLINE_FUNCTION void store_units(int t, int chunk, bool is_first, Sums& sums) const {
     auto const& c = call.stack;
     PlanarVjpSums const at(c);
     double* const to = sums_of(chunk);
@@ -752,27 +758,18 @@ struct VjpTiles {
   }
 
   template <class Team>
-  KOKKOS_INLINE_FUNCTION void store_scalars(Team const& team, int t, T* memory, std::int64_t chunk,
-                                            std::int64_t count, Sums const& sums) const {
+  KOKKOS_INLINE_FUNCTION void store_scalars(Team const& team, int t, Scratch const& s, int chunk,
+                                            int count) const {
     auto const& c = call.stack;
     PlanarVjpSums const at(c);
-    double* const to      = sums_of(chunk);
-    auto* const exchanged = reinterpret_cast<double*>(memory);
-#pragma unroll
-    for (int k = 0; k < scalars; ++k) {
-      int const i = k * threads + t;
-      if (i < 2 * c.layers) to[i < c.layers ? at.b + i : at.s + i - c.layers] = sums.scalar[k];
-    }
-    team.team_barrier();
-    exchanged[t] = sums.loss;
+    double* const to = sums_of(chunk);
+    if (t < 2 * c.layers) to[t < c.layers ? at.b + t : at.s + t - c.layers] = s.scalars()[t];
+    double* const losses = s.losses();
     for (int half = threads / 2; half > 0; half /= 2) {
       team.team_barrier();
-      if (t < half) exchanged[t] += exchanged[t + half];
+      if (t < half) losses[t] += losses[t + half];
     }
-    if (t != 0) return;
-    constexpr double half_log_two_pi = 0.91893853320467274178;
-    double const log_volume = call.base.log_volume == nullptr ? 0.0 : double(*call.base.log_volume);
-    to[at.loss]             = exchanged[0] - double(count) * (half_log_two_pi * c.dim + log_volume);
+    if (t == 0) to[at.loss] = losses[0] - double(count) * log_normalizer(call.base, c.dim);
   }
 };
 
