@@ -77,12 +77,11 @@ void grad_log_prob(ExecutionSpace const& exec,
   impl::check_distinct(function, "grad_x", impl::elements(call.grad_from));
   impl::check_same_or_disjoint(function, "grad_x", "x", impl::elements(call.grad_from),
                                impl::elements(call.from));
-  std::visit(
-      [&](auto const& stack) {
-        impl::check_vjp_shape(function, workspace, stack);
-        call.stack = stack.coefficients();
-      },
-      flow.layers().front());
+  using Stack       = PlanarStack<Compute, FlowSpace>;
+  auto const* stack = std::get_if<Stack>(&flow.layers().front());
+  impl::check_has_gradient(function, stack != nullptr);
+  impl::check_vjp_shape(function, workspace, *stack);
+  call.stack = stack->coefficients();
   impl::check_vjp_batch(function, "x", call.from.extent0, workspace.max_batch());
   call.direction = flow.direction() == Direction::generative ? impl::MapDirection::inverse
                                                              : impl::MapDirection::forward;
