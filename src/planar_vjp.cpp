@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <meander/impl/flow_gradient.hpp>
 #include <meander/impl/planar_prepare.hpp>
 
 #include "host/planar_vjp.hpp"
@@ -152,8 +153,7 @@ struct ParameterGradients {
 
   template <class Lanes>
   KOKKOS_FUNCTION void work(Lanes const& lanes, int l) const {
-    if (l == 0 && p.loss != nullptr)
-      lanes.each(1, [&](int) { *p.loss = p.scale * sums[at.loss]; });
+    if (l == 0 && p.loss != nullptr) lanes.each(1, [&](int) { *p.loss = p.scale * sums[at.loss]; });
     if (c.layers == 0) return;
     complete_sums(lanes, l);
     double const* const direct_w = sums + at.w;
@@ -236,6 +236,12 @@ void check_vjp_batch(char const* function, char const* argument, std::int64_t ba
   if (batch <= max_batch) return;
   refuse(function, "extent 0 of argument ", argument, " is ", batch, ", expected at most ",
          max_batch, " (the rows the workspace is for)");
+}
+
+void check_mean_rows(char const* function, char const* argument, std::int64_t rows) {
+  if (rows > 0) return;
+  refuse(function, "argument ", argument,
+         " has no rows, expected at least one: the loss is a mean over rows");
 }
 
 template <class ExecutionSpace, class Compute>

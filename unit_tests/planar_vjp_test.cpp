@@ -20,205 +20,29 @@
 #include <meander/flow_gradient.hpp>
 #include <meander/planar_vjp.hpp>
 
+#include "flow_gradient_fixture.hpp"
 #include "message_of.hpp"
 #include "planar_fixture.hpp"
 #include "planar_layouts.hpp"
+#include "planar_vjp_reference.hpp"
 #include "tools_recorder.hpp"
 
-/// The gradients against a slow chain rule in long double, which knows neither Kokkos nor the Gram
-/// form, and that chain rule against differences of the reference map itself.
+/// The gradients against a slow chain rule in long double (planar_vjp_reference.hpp), and that
+/// chain rule against differences of the reference map itself.
 namespace {
 
 using fixture::space;
 using meander::Activation;
 using meander::Constraint;
+using reference::add_inverse_vjp;
+using reference::add_vjp;
+using reference::all_options;
+using reference::as_real;
+using reference::difference;
+using reference::Gradients;
+using reference::one_layer;
 using reference::real;
-
-/// The gradients of one row, or summed over rows, with the sizes of the terms they were summed
-/// from.
-struct Gradients {
-  std::vector<real> z, w, u, b;
-  std::vector<real> size_z, size_w, size_u, size_b;
-
-  explicit Gradients(reference::Stack const& stack)
-      : z(stack.dim),
-        w(stack.w.size()),
-        u(w.size()),
-        b(stack.layers),
-        size_z(stack.dim),
-        size_w(w.size()),
-        size_u(w.size()),
-        size_b(stack.layers) {}
-};
-
-real softplus_slope(real x) {
-  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
-}
-
-/// d log s / dx and ds/dx - 1 of s = 1 + w.u_hat as a function of x = w.u.
-struct Slopes {
-  real of_log, minus_1, scale;
-};
-
-Slopes slopes(Constraint constraint, real x) {
-  real const s = reference::determinant_at_slope_one(constraint, x);
-  switch (constraint) {
-    case Constraint::softplus: return {softplus_slope(x) / s, -softplus_slope(-x), s};
-    case Constraint::log_softplus: {
-      real const slope = softplus_slope(x) / (1 + reference::softplus(x));
-      return {slope / s, slope - 1, s};
-    }
-    case Constraint::none: break;
-  }
-  return {1, 0, 1};
-}
-
-/// The layers' inputs and scalars of one row.
-struct Tape {
-  struct Layer {
-    std::vector<real> z, u_hat;
-    reference::Activated v;
-    real s, s_minus_1, x, along, norm, det;
-    bool shift;
-  };
-  std::vector<Layer> layers;
-};
-
-Tape record(reference::Stack const& stack, std::vector<real> z) {
-  Tape tape;
-  for (int l = 0; l < stack.layers; ++l) {
-    double const* w = &stack.w[std::size_t(l) * stack.dim];
-    double const* u = &stack.u[std::size_t(l) * stack.dim];
-    Tape::Layer t;
-    t.z = z;
-    t.x = t.norm = 0;
-    real a       = stack.b[l];
-    for (int d = 0; d < stack.dim; ++d) {
-      t.x += real(w[d]) * u[d];
-      t.norm += real(w[d]) * w[d];
-      a += w[d] * z[d];
-    }
-    t.shift     = t.norm == 0;
-    t.s_minus_1 = t.shift ? 0 : reference::constrained(stack.options.constraint, t.x);
-    t.s         = t.shift ? 1 : reference::determinant_at_slope_one(stack.options.constraint, t.x);
-    t.along     = t.shift ? 0 : (t.s_minus_1 - t.x) / t.norm;
-    t.v         = reference::activate(stack.options, a);
-    t.det       = t.v.one_minus_slope + t.v.slope * t.s;
-    for (int d = 0; d < stack.dim; ++d) {
-      t.u_hat.push_back(u[d] + t.along * w[d]);
-      z[d] += t.u_hat[d] * t.v.h;
-    }
-    tape.layers.push_back(t);
-  }
-  return tape;
-}
-
-/// One layer's share: g behind the layer, and da, to the gradients.
-void add_layer(reference::Stack const& stack, Tape::Layer const& t, int l,
-               std::vector<real> const& g, real da, real by_det, Gradients& sum) {
-  std::size_t const at = std::size_t(l) * stack.dim;
-  double const* w      = &stack.w[at];
-  double const* u      = &stack.u[at];
-  bool const free      = stack.options.constraint == Constraint::none;
-  Slopes const slope   = slopes(stack.options.constraint, t.x);
-  real const by_log_s  = by_det * t.v.slope * (t.shift ? 1 : slope.scale);
-  real along = 0, size_along = 0;
-  for (int d = 0; d < stack.dim; ++d) {
-    along += t.v.h * g[d] * w[d];
-    size_along += std::abs(t.v.h * g[d] * w[d]);
-  }
-  bool const bent = !free && !t.shift;
-  real const k    = bent ? along / t.norm : 0;
-  real const kk   = bent ? size_along / t.norm : 0;
-  real const dx   = t.shift && !free ? 0 : by_log_s * slope.of_log + k * slope.minus_1;
-  real const sdx =
-      t.shift && !free ? 0 : std::abs(by_log_s * slope.of_log) + kk * std::abs(slope.minus_1);
-  for (int d = 0; d < stack.dim; ++d) {
-    real const direct_u = t.v.h * g[d];
-    sum.u[at + d] += direct_u + dx * w[d];
-    sum.size_u[at + d] += std::abs(direct_u) + std::abs(sdx * w[d]);
-    if (t.shift && !free) continue;
-    real const bend = bent ? t.along * (direct_u - 2 * k * w[d]) : 0;
-    sum.w[at + d] += da * t.z[d] + dx * u[d] + bend;
-    sum.size_w[at + d] +=
-        std::abs(da * t.z[d]) + std::abs(sdx * u[d]) +
-        (bent ? std::abs(t.along) * (std::abs(direct_u) + 2 * kk * std::abs(w[d])) : 0);
-  }
-  sum.b[l] += da;
-  sum.size_b[l] += std::abs(da);
-}
-
-real by_determinant(reference::Stack const& stack, Tape::Layer const& t, real grad_log_det) {
-  real const epsilon = stack.options.log_det_epsilon;
-  return grad_log_det == 0 ? 0 : grad_log_det / (t.det + (t.det < 0 ? -epsilon : epsilon));
-}
-
-/// da without the part that passes through the row: s'' of tanh is -2 tanh tanh'.
-real from_slope(reference::Stack const& stack, Tape::Layer const& t, real by_det) {
-  return stack.options.activation == Activation::tanh
-             ? -2 * t.v.h * t.v.slope * t.s_minus_1 * by_det
-             : 0;
-}
-
-/// Backpropagation through forward.
-void add_vjp(reference::Stack const& stack, std::vector<real> const& z, std::vector<real> g,
-             real grad_log_det, Gradients& sum) {
-  Tape const tape = record(stack, z);
-  std::vector<real> size(stack.dim);
-  for (int d = 0; d < stack.dim; ++d) size[d] = std::abs(g[d]);
-  for (int l = stack.layers; l-- > 0;) {
-    auto const& t     = tape.layers[l];
-    real const by_det = by_determinant(stack, t, grad_log_det);
-    real along        = 0;
-    for (int d = 0; d < stack.dim; ++d) along += g[d] * t.u_hat[d];
-    real const da = t.v.slope * along + from_slope(stack, t, by_det);
-    add_layer(stack, t, l, g, da, by_det, sum);
-    for (int d = 0; d < stack.dim; ++d) {
-      g[d] += da * stack.w[std::size_t(l) * stack.dim + d];
-      size[d] += std::abs(da * stack.w[std::size_t(l) * stack.dim + d]);
-    }
-  }
-  sum.z      = g;
-  sum.size_z = size;
-}
-
-/// Implicit differentiation of inverse: the transposed Jacobian of each layer of forward, solved
-/// for the gradient behind it by the formula of Sherman and Morrison.
-void add_inverse_vjp(reference::Stack const& stack, std::vector<real> const& y, std::vector<real> g,
-                     real grad_log_det, Gradients& sum) {
-  Tape const tape = record(stack, reference::inverse(stack, y).z);
-  std::vector<real> size(stack.dim);
-  for (int d = 0; d < stack.dim; ++d) size[d] = std::abs(g[d]);
-  Gradients minus(stack);
-  for (int l = 0; l < stack.layers; ++l) {
-    auto const& t     = tape.layers[l];
-    double const* w   = &stack.w[std::size_t(l) * stack.dim];
-    real const by_det = by_determinant(stack, t, grad_log_det);
-    real const p      = from_slope(stack, t, by_det);
-    real along        = 0;
-    for (int d = 0; d < stack.dim; ++d) along += (g[d] - p * w[d]) * t.u_hat[d];
-    real const da = t.v.slope * along / t.det + p;
-    for (int d = 0; d < stack.dim; ++d) {
-      g[d] -= da * w[d];
-      size[d] += std::abs(da * w[d]);
-    }
-    add_layer(stack, t, l, g, da, by_det, minus);
-  }
-  sum.z      = g;
-  sum.size_z = size;
-  for (std::size_t i = 0; i < sum.w.size(); ++i) {
-    sum.w[i] -= minus.w[i];
-    sum.u[i] -= minus.u[i];
-    sum.size_w[i] += minus.size_w[i];
-    sum.size_u[i] += minus.size_u[i];
-  }
-  for (int l = 0; l < stack.layers; ++l) {
-    sum.b[l] -= minus.b[l];
-    sum.size_b[l] += minus.size_b[l];
-  }
-}
-
-std::vector<real> as_real(auto const& values) { return {values.begin(), values.end()}; }
+using reference::stack_with;
 
 // ---- The reference's own test: differences of reference::forward and reference::inverse.
 
@@ -239,18 +63,6 @@ real loss(Map map, reference::Stack const& stack, std::vector<real> const& row,
   }
   for (int d = 0; d < stack.dim; ++d) sum += grad[d] * out[d];
   return sum;
-}
-
-/// Fourth order central difference in the number that `set` sets to `at`.
-template <class Set, class F>
-real difference(double at, double step, Set const& set, F const& f) {
-  auto const value = [&](int i) {
-    set(at + i * step);
-    return f();
-  };
-  real const result = ((value(-2) - value(2)) + 8 * (value(1) - value(-1))) / (12 * real(step));
-  set(at);
-  return result;
 }
 
 void check_reference(Map map, reference::Stack stack, std::vector<real> row,
@@ -286,30 +98,6 @@ void check_reference(Map map, reference::Stack stack, std::vector<real> row,
          "b", l);
 }
 
-std::vector<meander::PlanarOptions> all_options() {
-  std::vector<meander::PlanarOptions> all;
-  for (Activation const activation : {Activation::tanh, Activation::leaky_relu})
-    for (Constraint const constraint :
-         {Constraint::softplus, Constraint::log_softplus, Constraint::none})
-      for (double const epsilon : {0.0, 1e-3}) {
-        meander::PlanarOptions options;
-        options.activation      = activation;
-        options.constraint      = constraint;
-        options.negative_slope  = 0.3;
-        options.log_det_epsilon = epsilon;
-        options.invertible      = true;
-        all.push_back(options);
-      }
-  return all;
-}
-
-reference::Stack stack_with(int layers, int dim, meander::PlanarOptions const& options,
-                            unsigned seed) {
-  // Without a constraint small weights keep determinants from zero.
-  return reference::random_stack(layers, dim, options, seed,
-                                 options.constraint == Constraint::none ? 0.3 : 1.0);
-}
-
 TEST(PlanarVjpReference, AgreesWithDifferencesInEveryArgument) {
   for (auto const& options : all_options())
     for (auto const& [layers, dim] : {std::pair{1, 1}, {3, 2}, {4, 5}}) {
@@ -322,21 +110,6 @@ TEST(PlanarVjpReference, AgreesWithDifferencesInEveryArgument) {
       // The sign of the epsilon term is a matter of |det|, which inverse takes as it comes.
       check_reference(Map::inverse, stack, row, grad, 0.7L);
     }
-}
-
-/// One layer with w of the given size and w.u as given.
-reference::Stack one_layer(int dim, meander::PlanarOptions const& options, double w_size,
-                           double w_dot_u) {
-  auto stack  = reference::random_stack(1, dim, options, 21);
-  real norm   = 0;
-  real before = 0;
-  for (double& w : stack.w) w *= w_size;
-  for (int d = 0; d < dim; ++d) {
-    norm += real(stack.w[d]) * stack.w[d];
-    before += real(stack.w[d]) * stack.u[d];
-  }
-  for (int d = 0; d < dim; ++d) stack.u[d] += double((w_dot_u - before) / norm * stack.w[d]);
-  return stack;
 }
 
 TEST(PlanarVjpReference, AgreesWithDifferencesAtTheEdges) {
@@ -438,24 +211,7 @@ void compare(Map map, reference::Stack const& stack, Batch<T> const& batch,
           unit * double(largest) + std::numeric_limits<T>::epsilon() * std::abs(double(sum.z[d])))
           << "row " << i << " coordinate " << d;
   }
-  auto const near = [&](auto const& got, std::vector<real> const& exact,
-                        std::vector<real> const& size, int per_layer, char const* what) {
-    for (int l = 0; l < stack.layers; ++l) {
-      real largest = 0;
-      for (int d = 0; d < per_layer; ++d)
-        largest = std::max(largest, size[std::size_t(l) * per_layer + d]);
-      for (int d = 0; d < per_layer; ++d) {
-        std::size_t const i = std::size_t(l) * per_layer + d;
-        // Devices flush what is below the normal numbers, on the way too.
-        ASSERT_NEAR(got[i], double(exact[i]),
-                    unit * double(largest) + 64 * double(std::numeric_limits<C>::min()))
-            << what << " layer " << l << " coordinate " << d;
-      }
-    }
-  };
-  near(result.w, sum.w, sum.size_w, stack.dim, "w");
-  near(result.u, sum.u, sum.size_u, stack.dim, "u");
-  near(result.b, sum.b, sum.size_b, 1, "b");
+  fixture::expect_near<C>({result.w, result.u, result.b}, stack, sum, noise);
 }
 
 template <class Types>
@@ -900,36 +656,6 @@ TEST(PlanarVjpErrors, NameTheArgumentAndBothExtents) {
 
 // ---- grad_log_prob.
 
-template <class C>
-meander::Flow<C, space> make_flow(reference::Stack const& stack, std::vector<double> const& loc,
-                                  std::vector<double> const& log_scale,
-                                  meander::Direction direction) {
-  auto const prepared = fixture::prepare<C>(stack);
-  if (loc.empty()) return {space(), meander::StandardNormal{}, prepared, direction};
-  return {space(),
-          meander::DiagonalNormalParameters{fixture::vector<double>(loc),
-                                            fixture::vector<double>(log_scale)},
-          prepared, direction};
-}
-
-/// d log q / dx of one row: the gradients by the latent row, and by log_det, through the map.
-Gradients score_gradient(reference::Stack const& stack, std::vector<double> const& loc,
-                         std::vector<double> const& log_scale, meander::Direction direction,
-                         std::vector<real> const& x) {
-  bool const backwards = direction == meander::Direction::generative;
-  std::vector<real> const z =
-      backwards ? reference::inverse(stack, x).z : reference::forward(stack, x).y;
-  std::vector<real> grad(stack.dim);
-  for (int d = 0; d < stack.dim; ++d)
-    grad[d] = loc.empty() ? -z[d] : (loc[d] - z[d]) * std::exp(-2 * real(log_scale[d]));
-  Gradients sum(stack);
-  if (backwards)
-    add_inverse_vjp(stack, x, grad, 1, sum);
-  else
-    add_vjp(stack, x, grad, 1, sum);
-  return sum;
-}
-
 TYPED_TEST(PlanarVjp, GradLogProbAgreesWithTheReference) {
   using C = typename TestFixture::Compute;
   using T = typename TestFixture::Storage;
@@ -938,14 +664,14 @@ TYPED_TEST(PlanarVjp, GradLogProbAgreesWithTheReference) {
       for (auto const& [layers, dim] : {std::pair{1, 1}, {6, 5}, {9, 33}})
         for (bool const standard : {true, false}) {
           auto const stack = stack_with(layers, dim, options, 5u + dim);
-          std::vector<double> loc, log_scale;
+          reference::Flow flow_of{direction, {stack}, {}, {}};
           for (int d = 0; d < dim && !standard; ++d) {
-            loc.push_back(0.1 * d - 0.5);
-            log_scale.push_back(0.3 - 0.02 * d);
+            flow_of.loc.push_back(0.1 * d - 0.5);
+            flow_of.log_scale.push_back(0.3 - 0.02 * d);
           }
           SCOPED_TRACE(std::string(to_string(direction)) + " " + to_string(options.activation) +
                        " " + to_string(options.constraint) + " D=" + std::to_string(dim));
-          auto const flow = make_flow<C>(stack, loc, log_scale, direction);
+          auto const flow = fixture::make_flow<C>(flow_of);
           int const rows  = 67;
           auto const x    = fixture::random_rows<T>(rows, dim, 3);
           fixture::DenseMatrix<T> const view("test::x", rows, dim), grad("test::grad", rows, dim);
@@ -957,8 +683,8 @@ TYPED_TEST(PlanarVjp, GradLogProbAgreesWithTheReference) {
           exec.fence();
           auto const values = fixture::matrix_values(grad);
           for (int i = 0; i < rows; ++i) {
-            auto const exact =
-                score_gradient(stack, loc, log_scale, direction, as_real(fixture::row(x, dim, i)));
+            Gradients exact(stack);
+            reference::add_score(flow_of, as_real(fixture::row(x, dim, i)), exact);
             real largest = 1;
             for (real const size : exact.size_z) largest = std::max(largest, size);
             for (int d = 0; d < dim; ++d)
@@ -977,8 +703,8 @@ TEST(GradLogProb, AgreesWithDifferencesOfLogProb) {
   constexpr double step = 1e-5;
   for (auto const direction : {meander::Direction::generative, meander::Direction::normalizing}) {
     auto const stack = reference::random_stack(7, 5, {}, 12);
-    auto const flow =
-        make_flow<double>(stack, {0.1, 0.2, 0.3, 0.4, 0.5}, {-0.1, 0.2, 0.3, -0.4, 0.0}, direction);
+    auto const flow  = fixture::make_flow<double>(
+        {direction, {stack}, {0.1, 0.2, 0.3, 0.4, 0.5}, {-0.1, 0.2, 0.3, -0.4, 0.0}});
     auto const x = fixture::random_rows<double>(1, 5, 3);
     fixture::DenseMatrix<double> const rows("test::rows", 11, 5), grad("test::grad", 11, 5);
     Kokkos::View<double*, space::memory_space> const log_prob("test::log_prob", 11);

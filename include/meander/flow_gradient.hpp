@@ -3,14 +3,15 @@
 
 #include <cstdint>
 #include <type_traits>
-#include <variant>
 
 #include <Kokkos_Core.hpp>
 
 #include <meander/flow.hpp>
 #include <meander/impl/check.hpp>
 #include <meander/impl/flow_check.hpp>
+#include <meander/impl/flow_gradient.hpp>
 #include <meander/impl/planar_vjp.hpp>
+#include <meander/impl/planar_vjp_check.hpp>
 #include <meander/impl/strided.hpp>
 #include <meander/impl/view_traits.hpp>
 #include <meander/planar_vjp.hpp>
@@ -65,9 +66,7 @@ void grad_log_prob(ExecutionSpace const& exec,
                 "meander::grad_log_prob: x and grad_x must lie in memory that the execution space "
                 "can access.");
   char const* const function = "meander::grad_log_prob";
-  impl::check_extent(function, "flow", "the number of stacks",
-                     static_cast<std::int64_t>(flow.layers().size()), 1,
-                     "all that has gradients so far");
+  auto const& stack          = impl::single_stack(function, flow);
   impl::check_map_exists(function, flow, false);
   impl::PlanarVjpCall<Storage, Compute> call;
   call.from      = impl::as_const(impl::checked_rows(function, "x", x, flow.dim()));
@@ -77,17 +76,10 @@ void grad_log_prob(ExecutionSpace const& exec,
   impl::check_distinct(function, "grad_x", impl::elements(call.grad_from));
   impl::check_same_or_disjoint(function, "grad_x", "x", impl::elements(call.grad_from),
                                impl::elements(call.from));
-  using Stack       = PlanarStack<Compute, FlowSpace>;
-  auto const* stack = std::get_if<Stack>(&flow.layers().front());
-  impl::check_has_gradient(function, stack != nullptr);
-  impl::check_vjp_shape(function, workspace, *stack);
-  call.stack = stack->coefficients();
+  impl::check_vjp_shape(function, workspace, stack);
   impl::check_vjp_batch(function, "x", call.from.extent0, workspace.max_batch());
-  call.direction = flow.direction() == Direction::generative ? impl::MapDirection::inverse
-                                                             : impl::MapDirection::forward;
-  call.scored    = true;
-  call.base      = flow.state().base;
-  call.memory    = workspace.memory();
+  impl::score(call, flow, stack);
+  call.memory = workspace.memory();
   impl::planar_vjp(exec, call);
 }
 

@@ -10,6 +10,7 @@
 #include <meander/impl/check.hpp>
 #include <meander/impl/planar_prepare.hpp>
 #include <meander/impl/planar_vjp.hpp>
+#include <meander/impl/planar_vjp_check.hpp>
 #include <meander/impl/strided.hpp>
 #include <meander/impl/view_traits.hpp>
 #include <meander/planar_parameters.hpp>
@@ -78,15 +79,6 @@ struct VjpNames {
 };
 inline constexpr VjpNames vjp_names{"meander::vjp", "z", "grad_y", "grad_z"};
 inline constexpr VjpNames inverse_vjp_names{"meander::inverse_vjp", "y", "grad_z", "grad_y"};
-
-/// The workspace is for the stack's shape.
-template <class Workspace, class Stack>
-void check_vjp_shape(char const* function, Workspace const& workspace, Stack const& stack) {
-  check_extent(function, "workspace", "the dimension", workspace.dim(), stack.dim(),
-               "the dimension of the stack");
-  check_extent(function, "workspace", "the number of layers", workspace.num_layers(),
-               stack.num_layers(), "the number of layers of the stack");
-}
 
 template <class ExecutionSpace, class WorkspaceSpace, class StackSpace, class Compute,
           class FromView, class GradToView, class GradLogDetView>
@@ -163,58 +155,6 @@ void add_grad_from(VjpNames const& names, PlanarVjpCall<Storage, Compute>& call,
                  elements(call.grad_log_det));
 }
 
-template <class ExecutionSpace, class WView, class UView, class BView, class GradWView,
-          class GradUView, class GradBView>
-constexpr void check_vjp_parameter_types() {
-  static_assert(Kokkos::is_view_v<WView> && Kokkos::is_view_v<UView> && Kokkos::is_view_v<BView> &&
-                    Kokkos::is_view_v<GradWView> && Kokkos::is_view_v<GradUView> &&
-                    Kokkos::is_view_v<GradBView>,
-                "meander::vjp, meander::inverse_vjp: w, u and b of the parameters and of their "
-                "gradients must be Kokkos Views.");
-  static_assert(WView::rank() == 2 && UView::rank() == 2 && BView::rank() == 1 &&
-                    GradWView::rank() == 2 && GradUView::rank() == 2 && GradBView::rank() == 1,
-                "meander::vjp, meander::inverse_vjp: w and u must have rank 2 (L, D), b rank 1 "
-                "(L), and so must their gradients.");
-  static_assert(is_real_v<value_t<WView>> && std::is_same_v<value_t<WView>, value_t<UView>> &&
-                    std::is_same_v<value_t<WView>, value_t<BView>>,
-                "meander::vjp, meander::inverse_vjp: w, u and b must all hold float or all hold "
-                "double.");
-  static_assert(is_real_v<value_t<GradWView>> &&
-                    std::is_same_v<value_t<GradWView>, value_t<GradUView>> &&
-                    std::is_same_v<value_t<GradWView>, value_t<GradBView>>,
-                "meander::vjp, meander::inverse_vjp: the gradients by w, u and b must all hold "
-                "float or all hold double.");
-  static_assert(is_writable_v<GradWView> && is_writable_v<GradUView> && is_writable_v<GradBView>,
-                "meander::vjp, meander::inverse_vjp: the gradients by w, u and b must not be "
-                "Views of const.");
-  static_assert(
-      is_accessible_from_v<WView, ExecutionSpace> && is_accessible_from_v<UView, ExecutionSpace> &&
-          is_accessible_from_v<BView, ExecutionSpace> &&
-          is_accessible_from_v<GradWView, ExecutionSpace> &&
-          is_accessible_from_v<GradUView, ExecutionSpace> &&
-          is_accessible_from_v<GradBView, ExecutionSpace>,
-      "meander::vjp, meander::inverse_vjp: parameters and gradients must lie in memory that the "
-      "execution space can access.");
-}
-
-/// Each gradient is written to memory of its own.
-template <class Storage, class Compute>
-void check_vjp_outputs(VjpNames const& names, PlanarVjpCall<Storage, Compute> const& call,
-                       char const* const (&names_of)[6], Elements const (&all)[6]) {
-  for (int i = 3; i < 6; ++i) {
-    check_distinct(names.function, names_of[i], all[i]);
-    for (int j = 0; j < i; ++j)
-      check_disjoint(names.function, names_of[i], names_of[j], all[i], all[j]);
-    check_disjoint(names.function, names_of[i], names.from, all[i], elements(call.from));
-    check_disjoint(names.function, names_of[i], names.grad_to, all[i], elements(call.grad_to));
-    check_disjoint(names.function, names_of[i], "grad_log_det", all[i],
-                   elements(call.grad_log_det));
-    if (call.grad_from.data != nullptr)
-      check_disjoint(names.function, names_of[i], names.grad_from, all[i],
-                     elements(call.grad_from));
-  }
-}
-
 /// Checks the parameters, runs the call and then turns its sums into their gradients.
 template <class ExecutionSpace, class Storage, class Compute, class WView, class UView, class BView,
           class GradWView, class GradUView, class GradBView>
@@ -222,33 +162,12 @@ void run_vjp(VjpNames const& names, ExecutionSpace const& exec, PlanarOptions co
              PlanarVjpCall<Storage, Compute>& call,
              PlanarParameters<WView, UView, BView> const& parameters,
              PlanarParameters<GradWView, GradUView, GradBView> const& gradients) {
-  check_vjp_parameter_types<ExecutionSpace, WView, UView, BView, GradWView, GradUView, GradBView>();
-  auto const check_matrix = [&](auto const& view, char const* name) {
-    check_extent(names.function, name, "extent 0", view.extent(0), call.stack.layers,
-                 "the number of layers");
-    check_extent(names.function, name, "extent 1", view.extent(1), call.stack.dim,
-                 "the dimension of the stack");
-  };
-  check_matrix(parameters.w, "w");
-  check_matrix(parameters.u, "u");
-  check_extent(names.function, "b", "extent 0", parameters.b.extent(0), call.stack.layers,
-               "the number of layers");
-  check_matrix(gradients.w, "grad_parameters.w");
-  check_matrix(gradients.u, "grad_parameters.u");
-  check_extent(names.function, "grad_parameters.b", "extent 0", gradients.b.extent(0),
-               call.stack.layers, "the number of layers");
-  PlanarVjpParameters<value_t<WView>, value_t<GradWView>> const strided{
-      options.constraint,
-      call.direction,
-      as_const(strided_matrix(parameters.w)),
-      as_const(strided_matrix(parameters.u)),
-      strided_matrix(gradients.w),
-      strided_matrix(gradients.u),
-      strided_vector(gradients.b)};
-  check_vjp_outputs(
-      names, call, {"w", "u", "b", "grad_parameters.w", "grad_parameters.u", "grad_parameters.b"},
-      {elements(strided.w), elements(strided.u), elements(strided_vector(parameters.b)),
-       elements(strided.grad_w), elements(strided.grad_u), elements(strided.grad_b)});
+  auto const strided =
+      checked_vjp_parameters<ExecutionSpace>(names.function, options, call, parameters, gradients,
+                                             {{names.from, elements(call.from)},
+                                              {names.grad_to, elements(call.grad_to)},
+                                              {"grad_log_det", elements(call.grad_log_det)},
+                                              {names.grad_from, elements(call.grad_from)}});
   call.with_parameters = true;
   planar_vjp(exec, call);
   planar_vjp_parameters(exec, call.stack, call.memory, strided);

@@ -23,8 +23,6 @@ constexpr int max_vectors = vector_registers >= 32 ? 4 : 2;
 /// Bytes of a tile at most; the maps of the layers take as much again.
 constexpr std::int64_t tile_bytes = std::int64_t{512} * 1024;
 
-constexpr double half_log_two_pi = 0.91893853320467274178;
-
 /// A tile as the maps of the layers take a batch: one of `rows` rows, column-major.
 template <class T>
 StridedMatrix<T> as_matrix(T* tile, int rows, int dim) {

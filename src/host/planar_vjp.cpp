@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "log_det.hpp"
 #include "math.hpp"
+#include "normal.hpp"
 #include "planar_map.hpp"
 #include "simd.hpp"
 #include "tile.hpp"
@@ -184,6 +186,7 @@ struct LayerGradient {
 template <class T>
 struct GroupSums {
   vec<T> b[group]{}, s[group]{}, m[group][group]{};
+  vec<T> log_det{};
 
   template <int Layers>
   MEANDER_INLINE void add_products(Scalars<T> const& da, Scalars<T> const& h) {
@@ -212,6 +215,7 @@ struct Chain {
   PlanarCoefficients<T> const& c;
   Slot<T> const& slot;
   double* sums;    ///< of the chunk; null: not wanted
+  bool with_loss;  ///< the sum of the log-determinants is wanted
   bool with_rows;  ///< the gradient by the rows is wanted
   int blocks;      ///< of the tile that have rows
 
@@ -252,6 +256,28 @@ struct Chain {
     }
   }
 
+  /// The log-determinants of a group, of the rows that count, from what `forward` has left.
+  template <int Layers>
+  vec<T> log_det_sum(int first, int block) const {
+    T const* const hs = slot.h + slot.at_layer(block, first);
+    T const* const qs = slot.da + slot.at_layer(block, first);
+    T const* const gl = slot.grad_log + block * rows;
+    vec<T> sum{};
+    for (int r = 0; r < vectors; ++r) {
+      LogDet<T> log_det;
+      for (int k = 0; k < Layers; ++k) {
+        ActivationValues<T> const v{load<T>(hs + k * rows + r * width<T>),
+                                    load<T>(qs + k * rows + r * width<T>)};
+        log_det.multiply(v.quarter_slope, one_minus_slope<T, activation>(v), c.s[first + k],
+                         c.s_minus_1[first + k], c.log_det_epsilon);
+        // A part of a run of layers keeps the product in range as the whole of it does.
+        if (k + 1 == Layers || c.take_log[first + k] != 0) log_det.take_logarithm();
+      }
+      sum = sum + (load<T>(gl + r * width<T>) != T(0) ? log_det.sum : vec<T>{});
+    }
+    return sum;
+  }
+
   /// The gradient from behind a group to before it; `move` takes the rows there as well, else they
   /// never left.
   template <int Layers>
@@ -263,6 +289,7 @@ struct Chain {
       T* const das      = slot.da + slot.at_layer(block, first);
       T const* const gl = slot.grad_log + block * rows;
       Scalars<T> h, da;
+      if (with_loss) group_sums.log_det = group_sums.log_det + log_det_sum<Layers>(first, block);
       product<T, Layers>(u_hat(first), g, c.dim, da);
       for (int k = Layers; k-- > 0;) {
         LayerGradient<T, activation> const layer(c, first + k);
@@ -285,6 +312,7 @@ struct Chain {
     if (sums != nullptr) {
       PlanarVjpSums const at(c);
       group_sums.add_to(at, first, sums);
+      if (with_loss) sums[at.loss] += lane_sum<T>(group_sums.log_det);
       add_outer(slot.da, first, slot.z, sums + at.w + c.index(first, 0));
       add_outer(slot.h, first, slot.g, sums + at.u + c.index(first, 0));
     }
@@ -307,6 +335,7 @@ struct Chain {
       T* const das      = slot.da + slot.at_layer(block, first);
       T const* const gl = slot.grad_log + block * rows;
       Scalars<T> h, da;
+      if (with_loss) group_sums.log_det = group_sums.log_det + log_det_sum<Layers>(first, block);
       product<T, Layers>(u_hat(first), g, c.dim, da);
       for (int k = 0; k < Layers; ++k) {
         LayerGradient<T, activation> const layer(c, first + k);
@@ -335,6 +364,7 @@ struct Chain {
     if (sums != nullptr) {
       PlanarVjpSums const at(c);
       group_sums.add_to(at, first, sums);
+      if (with_loss) sums[at.loss] -= lane_sum<T>(group_sums.log_det);
       add_outer(slot.da, first, slot.z, sums + at.w + c.index(first, 0));
       add_outer(slot.h, first, slot.g, sums + at.u + c.index(first, 0));
     }
@@ -415,18 +445,28 @@ struct Chain {
 
 /// The gradients of the log-density of the base by a block of its rows, and of the log-density by
 /// log_det. Rows past the last one get none.
+/// \return the sum of the log-densities of the base
 template <class T>
-void seed_from_base(NormalBase<T> const& base, int dim, int count, T const* z, T* g, T* grad_log) {
+double seed_from_base(NormalBase<T> const& base, int dim, int count, T const* z, T* g,
+                      T* grad_log) {
   constexpr int rows = block_rows<T>;
-  for (int d = 0; d < dim; ++d) {
-    T const loc     = base.loc == nullptr ? T(0) : base.loc[d];
-    T const inverse = base.inverse_scale == nullptr ? T(1) : base.inverse_scale[d];
-    for (int i = 0; i < rows; ++i) {
-      std::ptrdiff_t const at = std::ptrdiff_t(d) * rows + i;
-      g[at]                   = i < count ? (loc - z[at]) * inverse * inverse : T(0);
-    }
-  }
+  vec<T> squares{};
   for (int i = 0; i < rows; ++i) grad_log[i] = i < count ? T(1) : T(0);
+  for (int i = 0; i < rows; i += width<T>) {
+    auto const counts = load<T>(grad_log + i) != T(0);
+    SumOfSquares<T> sum;
+    for (int d = 0; d < dim; ++d) {
+      std::ptrdiff_t const at = std::ptrdiff_t(d) * rows + i;
+      T const loc             = base.loc == nullptr ? T(0) : base.loc[d];
+      T const inverse         = base.inverse_scale == nullptr ? T(1) : base.inverse_scale[d];
+      vec<T> const normal     = (loc - load<T>(z + at)) * inverse;
+      sum.add(d, normal);
+      store<T>(g + at, counts ? normal * inverse : vec<T>{});
+    }
+    squares = squares + (counts ? sum.total() : vec<T>{});
+  }
+  double const log_volume = base.log_volume == nullptr ? 0.0 : double(*base.log_volume);
+  return -0.5 * lane_sum<T>(squares) - count * (half_log_two_pi * dim + log_volume);
 }
 
 template <class Storage, class T>
@@ -463,14 +503,19 @@ void run_tile(PlanarVjpCall<Storage, T> const& call, Slot<T> const& slot, std::i
     }
   }
   bool const with_rows = call.grad_from.data != nullptr;
-  Chain<T, activation>{c, slot, sums, with_rows, blocks}.run(call.direction, call.scored, [&] {
+  bool const with_loss = call.scored && sums != nullptr;
+  Chain<T, activation> const chain{c, slot, sums, with_loss, with_rows, blocks};
+  chain.run(call.direction, call.scored, [&] {
     for (int block = 0; block < blocks; ++block) {
       T* const g        = slot.g + slot.at_rows(block);
       T* const grad_log = slot.grad_log + block * rows;
-      if (call.scored)
-        seed_from_base(call.base, c.dim, rest(block), slot.z + slot.at_rows(block), g, grad_log);
-      else
+      if (!call.scored) {
         load_gradients(call, first + std::int64_t(block) * rows, rest(block), g, grad_log);
+        continue;
+      }
+      double const log_base =
+          seed_from_base(call.base, c.dim, rest(block), slot.z + slot.at_rows(block), g, grad_log);
+      if (with_loss) sums[PlanarVjpSums(c).loss] += log_base;
     }
   });
   if (!with_rows) return;
