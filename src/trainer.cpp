@@ -298,7 +298,7 @@ struct TrainerState {
                                             StridedMatrix<Storage const> const& rows) const {
     check_extent(trainer, argument, "extent 1", rows.extent1, dim, "the dimension of the flow");
     if (rows.extent0 < 1)
-      refuse(trainer, "extent 0 of argument ", argument, " is 0, expected rows");
+      refuse(trainer, "extent 0 of argument ", argument, " is 0, expected 1 or more");
     return rows;
   }
 
