@@ -7,7 +7,6 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -22,6 +21,7 @@
 #include <meander/learning_rate.hpp>
 #include <meander/model.hpp>
 #include <meander/planar_parameters.hpp>
+#include <meander/training_error.hpp>
 
 namespace meander {
 
@@ -115,12 +115,6 @@ struct TrainingResult {
   bool stopped_early;  ///< by patience
   bool interrupted;    ///< by the report function
   std::vector<TrainingPoint> history;
-};
-
-/// \brief Training cannot go on, or cannot be resumed.
-class TrainingError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
 };
 
 /// \brief Fits a flow of planar layers where the data is: on the device, in the process.
@@ -283,6 +277,10 @@ class Trainer {
 
   TrainerOptions const& options() const;
   ExecutionSpace const& execution_space_instance() const;
+
+  /// \cond internal
+  parameters_type const& grad_parameters() const;
+  /// \endcond
 
  private:
   template <class View>
