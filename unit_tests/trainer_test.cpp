@@ -90,11 +90,12 @@ TrainerOptions options(std::int64_t steps, std::int64_t batch = 0) {
 
 Trainer trainer(int dim, TrainerOptions const& o, Direction direction = Direction::normalizing,
                 int layers = 6) {
-  return Trainer(space{}, meander::initial_planar_model(layers, dim, direction, 1), o);
+  return {space{}, meander::initial_planar_model(layers, dim, direction, 1), o};
 }
 
 std::vector<std::uint64_t> bits(std::vector<double> const& numbers) {
   std::vector<std::uint64_t> result;
+  result.reserve(numbers.size());
   for (double const x : numbers) result.push_back(std::bit_cast<std::uint64_t>(x));
   return result;
 }
@@ -332,7 +333,7 @@ TEST(Trainer, StopsEarlyAndKeepsTheBest) {
   auto const result     = t.maximum_likelihood(train.rows, validation.rows);
   EXPECT_TRUE(result.stopped_early);
   EXPECT_LT(result.steps, 5000);
-  EXPECT_EQ(result.steps, result.best_step + 5 * 20);
+  EXPECT_EQ(result.steps, result.best_step + 100);  // five validations
   EXPECT_EQ(result.best_step % 20, 0);
   EXPECT_GT(result.validation_loss, result.best_validation_loss);
   EXPECT_NE(result.best, result.last);
@@ -628,7 +629,7 @@ TEST_F(TrainerFile, RefusesWhatIsNoCheckpoint) {
   // Counts of Adam that are no counts: the state begins behind the parameters.
   auto broken          = good;
   auto const header    = good.find("\"adam\":");
-  auto const begin     = good.find("[", good.find("data_offsets", header));
+  auto const begin     = good.find('[', good.find("data_offsets", header));
   auto const offset    = std::stoull(good.substr(begin + 1));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i)
