@@ -387,7 +387,7 @@ on from there: the whole run is then what it would have been without. Others end
 whose loss or gradient is not finite is not taken, and the one before it is undone.
 
 Of the energies, U2 to U4 have no bound in z1. They get one: from |z1| = 4 on the energy rises by
-((|z1| - 4) / 0.25)^2 / 2. log Z is then 1.877502, 2.157508, 2.717124, 2.786117 for U1 to U4.
+((|z1| - 4) / 0.25)^2 / 2. log Z is then 1.877502, 2.157505, 2.717121, 2.786114 for U1 to U4.
 
 Examples:
   meander train --data train.npy --validation test.npy --flow planar:16 --standardize \
