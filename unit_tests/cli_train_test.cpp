@@ -42,7 +42,7 @@ class CliTrain : public Cli {
     std::vector<Value> values;
     auto const normal = [&] {  // std::normal_distribution is another one elsewhere
       double sum = 0;
-      for (int i = 0; i < 12; ++i) sum += generator() / 4294967296.0;
+      for (int i = 0; i < 12; ++i) sum += double(generator()) / 4294967296.0;
       return sum - 6;
     };
     for (int i = 0; i < rows; ++i) {

@@ -179,8 +179,7 @@ void draw_legend(Picture& picture, int left, LossCurve const& curve) {
 
 }  // namespace
 
-void draw_loss_curve(LossCurve const& all, std::filesystem::path const& path) {
-  auto curve       = all;
+void draw_loss_curve(LossCurve curve, std::filesystem::path const& path) {
   curve.train      = finite(std::move(curve.train));
   curve.validation = finite(std::move(curve.validation));
   if (curve.best && !std::isfinite(curve.best->loss)) curve.best.reset();

@@ -28,6 +28,6 @@ struct LossCurve {
 /// press the others flat, but leave the picture at its upper border. Points that are not finite are
 /// left out.
 /// \throws std::runtime_error
-void draw_loss_curve(LossCurve const& curve, std::filesystem::path const& path);
+void draw_loss_curve(LossCurve curve, std::filesystem::path const& path);
 
 }  // namespace meander::cli
