@@ -33,9 +33,9 @@ struct TrainerOptions {
   /// With reverse KL the rows drawn in a step, >= 1.
   std::int64_t batch = 0;
   /// Names the order of the rows, the validation rows that are split off, the rows drawn.
-  std::uint64_t seed = 0;
-  LearningRate learning_rate;  ///< as a function of the step of the run
-  AdamOptions adam;
+  std::uint64_t seed         = 0;
+  LearningRate learning_rate = {};  ///< as a function of the step of the run
+  AdamOptions adam           = {};
   /// Part of the training rows that is set apart, by the seed, where no validation rows are given;
   /// in [0, 1).
   double validation_fraction = 0;
@@ -43,9 +43,9 @@ struct TrainerOptions {
   /// one more before the first step and after the last. 0: at these two only.
   std::int64_t validation_interval = 100;
   /// Training stops after that many validations in a row without a new best one; 0: it does not.
-  std::int64_t patience = 0;
-  std::filesystem::path checkpoint;      ///< empty: none is written
-  std::int64_t checkpoint_interval = 0;  ///< steps between two; 0: at the end of a run only
+  std::int64_t patience            = 0;
+  std::filesystem::path checkpoint = {};  ///< empty: none is written
+  std::int64_t checkpoint_interval = 0;   ///< steps between two; 0: at the end of a run only
   /// Steps between two reports, at each of which losses are copied to the host; >= 1.
   std::int64_t report_interval = 100;
   /// A run stops with a TrainingError where so many steps in a row have led nowhere, since loss or
