@@ -437,7 +437,8 @@ struct TrainerState {
         progress.best_step            = progress.step;
       }
     }
-    if (run.validation_loss && progress.best_step != progress.step)
+    // Without a validation loss that is a number, nothing was kept.
+    if (!std::isnan(progress.best_validation_loss) && progress.best_step != progress.step)
       best_values = to_host(exec, best);
     auto const left = progress.step % options.report_interval;
     if (left > 0) {

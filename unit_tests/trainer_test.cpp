@@ -437,6 +437,16 @@ TEST(Trainer, UndoesStepsOfRowsThatAreNaN) {
   EXPECT_TRUE(std::isfinite(result.history.back().loss));
 }
 
+TEST(Trainer, TakesTheLastModelWhereNoValidationGaveANumber) {
+  Known const train(2, Direction::generative, 100), validation(2, Direction::generative, 10);
+  Kokkos::deep_copy(validation.rows, nan_);
+  auto t            = trainer(2, options(110));
+  auto const result = t.maximum_likelihood(train.rows, validation.rows);
+  EXPECT_TRUE(std::isnan(result.best_validation_loss));
+  EXPECT_EQ(bits(result.best), bits(result.last));
+  EXPECT_EQ(bits(result.last), bits(t.model()));
+}
+
 TEST(Trainer, GivesUpWhereNoStepCanBeTaken) {
   Known const known(2, Direction::generative, 100);
   auto const host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), known.rows);

@@ -210,8 +210,9 @@ class Trainer {
   /// \param[in] report is called every report_interval steps
   /// \return once all is done
   /// \throws std::invalid_argument if extents disagree
-  /// \throws TrainingError if steps can no longer be taken, a checkpoint that resume has read
-  /// belongs to other data or options, or one cannot be written
+  /// \throws TrainingError if steps can no longer be taken, or a checkpoint that resume has read
+  /// belongs to other data or another kind of run
+  /// \throws ModelFileError if a checkpoint cannot be written
   template <class TrainView, class ValidationView>
   requires Kokkos::is_view_v<ValidationView> TrainingResult maximum_likelihood(
       TrainView const& train, ValidationView const& validation, ReportFunction const& report = {}) {
@@ -296,14 +297,16 @@ class Trainer {
   /// \brief Reads a checkpoint, so that the next run goes on from it: the same call as the one that
   /// was interrupted gives what it would have given, bit for bit.
   ///
-  /// TrainerOptions::steps may be another; so may the report function and where checkpoints go.
-  /// \throws TrainingError if the file is not a checkpoint, or of a model of another shape, or was
-  /// written with other options
+  /// TrainerOptions::steps may be another, where the learning rate does not depend on it; so may
+  /// the report function and where and how often checkpoints go. The rows are taken on trust to be
+  /// the same, but for how many there are and their type.
+  /// \throws ModelFileError if the file is not a checkpoint, or a spoiled one
+  /// \throws TrainingError if it is of a model of another shape, or was written with other options
   void resume(std::filesystem::path const& checkpoint);
 
   /// \brief Writes a checkpoint: all that resume needs, in one safetensors file. It is written
   /// beside its name, synced and renamed: whatever happens, the name holds the old file or the new.
-  /// \throws TrainingError
+  /// \throws ModelFileError if it cannot be written
   void write_checkpoint(std::filesystem::path const& checkpoint) const;
 
   /// \brief The flow as it is after the steps so far; it shares the memory that training writes to.
