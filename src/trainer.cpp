@@ -714,7 +714,10 @@ TrainingResult Trainer<Compute, ExecutionSpace>::run(run_type const& run,
   auto const began = at.step;
   impl::Stopwatch const watch;
   bool interrupted = false;
-  if (validate && at.step == 0) s.validate(run);
+  if (validate && at.step == 0) {
+    s.validate(run);
+    at.point_validation_loss = impl::not_a_number;  // of no step of the first point
+  }
   while (at.step < options.steps && !s.out_of_patience() && !interrupted) {
     s.take_step(run.loss_and_gradients);
     if (validate && due(options.validation_interval)) s.validate(run);

@@ -395,10 +395,15 @@ TEST(Trainer, SplitsValidationRowsOff) {
   auto o                = options(200);
   o.validation_fraction = 0.25;
   o.validation_interval = 50;
+  o.report_interval     = 25;
   auto t                = trainer(2, o);
   auto const result     = t.maximum_likelihood(known.rows);
   EXPECT_TRUE(std::isfinite(result.best_validation_loss));
   EXPECT_NE(t.losses().back(), result.validation_loss);
+  // Every second point has seen a validation.
+  ASSERT_EQ(result.history.size(), 8U);
+  for (std::size_t i = 0; i < 8; ++i)
+    EXPECT_EQ(std::isnan(result.history[i].validation_loss), i % 2 == 0) << i;
   Rows const one("test::rows", 1, 2);
   EXPECT_TRUE(contains(message_of([&] { trainer(2, o).maximum_likelihood(one); }),
                        "expected 2 rows or more to split validation rows off"));

@@ -82,7 +82,8 @@ struct TrainingPoint {
   std::int64_t step;     ///< how many steps had been taken
   double loss;           ///< mean over the steps since the last point, those with a finite loss
   double learning_rate;  ///< of the last step
-  /// NaN where the validation rows were not looked at since the last point.
+  /// The last one since the last point, at most validation_interval steps old; NaN where there was
+  /// none.
   double validation_loss;
 
   friend bool operator==(TrainingPoint const&, TrainingPoint const&) = default;
