@@ -374,16 +374,27 @@ struct TrainerState {
   }
 
   void begin(run_type const& run) {
-    run_settings = run.kind.settings;
     if (!resumed.empty()) {
-      auto const where = std::exchange(resumed, {});
-      compare_settings(where, resumed_settings, run_settings, "run.");
-      return;
+      compare_settings(resumed, resumed_settings, run.kind.settings, "run.");
+    } else {
+      progress    = {};
+      kept_losses = 0;
+      history.clear();
     }
-    progress    = {};
-    kept_losses = 0;
-    history.clear();
+    resumed.clear();
+    run_settings = run.kind.settings;
   }
+
+  /// A step that belongs to no run: one that was interrupted is no longer to be resumed.
+  template <class Loss>
+  void take_single_step(Loss const& loss_and_gradients) {
+    if (run_settings.size() > 1 || !resumed.empty()) {
+      resumed.clear();
+      run_settings = {{run_kind, "step"}};
+    }
+    take_step(loss_and_gradients);
+  }
+
   bool out_of_patience() const {
     return options.patience > 0 && progress.validations_since_best >= options.patience;
   }
@@ -626,7 +637,7 @@ ExecutionSpace const& Trainer<Compute, ExecutionSpace>::execution_space_instance
 template <class Compute, class ExecutionSpace>
 void Trainer<Compute, ExecutionSpace>::take_step(
     std::function<void(std::int64_t, loss_type const&)> const& loss_and_gradients) {
-  state_->take_step(loss_and_gradients);
+  state_->take_single_step(loss_and_gradients);
 }
 
 template <class Compute, class ExecutionSpace>
@@ -635,7 +646,7 @@ void Trainer<Compute, ExecutionSpace>::step_on(impl::StridedMatrix<Storage const
   auto& s            = *state_;
   auto const checked = s.checked_rows("rows", rows);
   s.reserve(checked.extent0);
-  s.take_step([&](std::int64_t, loss_type const& loss) { s.likelihood(checked, loss); });
+  s.take_single_step([&](std::int64_t, loss_type const& loss) { s.likelihood(checked, loss); });
 }
 
 template <class Compute, class ExecutionSpace>

@@ -655,6 +655,8 @@ TEST_F(TrainerFile, RefusesCheckpointsOfOtherRuns) {
   Known const other(2, Direction::generative, 501);
   EXPECT_TRUE(contains(text_of<TrainingError>([&] { t.maximum_likelihood(other.rows); }),
                        "'run.train_rows' '400', this run has '401'"));
+  // A refusal changes nothing: what it is of can still be resumed.
+  EXPECT_EQ(t.maximum_likelihood(rows).steps, 50);
 }
 
 TEST_F(TrainerFile, RefusesWhatIsNoCheckpoint) {
