@@ -11,7 +11,7 @@ namespace meander {
 
 /// \brief What a flow is before it is trained.
 struct InitialOptions {
-  PlanarOptions planar;  ///< activation, constraint, epsilon of the layers
+  PlanarOptions planar = {};  ///< activation, constraint, epsilon of the layers
   /// Spread of w: its coordinates are normal with this standard deviation over sqrt(D), so that
   /// w.z of standardised rows has it whatever D is. Finite and >= 0.
   double w_scale = 2;
