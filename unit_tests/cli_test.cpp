@@ -36,7 +36,7 @@ TEST_F(Cli, HelpAndVersion) {
   EXPECT_EQ(help.code, 0);
   EXPECT_EQ(help.err, "");
   std::vector<std::string> const commands = {"forward", "inverse", "log-prob", "sample",
-                                             "info",    "compare", "density"};
+                                             "info",    "compare", "density",  "train"};
   auto words                              = commands;
   words.insert(words.end(), {"Examples:", "Exit codes"});
   for (auto const& word : words) EXPECT_NE(help.out.find(word), std::string::npos) << word;
@@ -238,6 +238,26 @@ TEST_F(Cli, InfoFlagsLayers) {
   has("not finite: rows come out NaN or infinite, or untouched by it");
   has("not invertible: s < 0");
   has("6 layers are flagged.");
+}
+
+TEST_F(Cli, InfoOfAffineLayers) {
+  Model model;
+  model.layers = {AffineLayer{2, {-3, 1e6}, {0, std::log(0.5)}}, AffineLayer{2, {0, NAN}, {0, 0}},
+                  AffineLayer{2, {0, 0}, {0, 800}}};
+  model.stored = ScalarType::float64;
+  write_model(file("m"), model);
+  auto const text = run({"info", file("m")}).out;
+  auto const has  = [](std::string const& whole, std::string const& part) {
+    EXPECT_NE(whole.find(part), std::string::npos) << part << "\n" << whole;
+  };
+  has(text, "layers.0    affine: shift -3 to 1e+06, scale 0.5 to 1\n");
+  has(text, "  <- not finite: rows come out NaN or infinite\n");
+  has(text, "  <- a scale or its inverse is beyond the range of numbers\n");
+  has(text, "2 layers are flagged.");
+  auto const json = run({"info", file("m"), "--json"}).out;
+  has(json, R"("type": "affine")");
+  has(json, R"("flagged": 2)");
+  has(json, "1000000.0");
 }
 
 TEST_F(Cli, InfoSaysWhatIsAssumed) {

@@ -57,7 +57,9 @@ MEANDER_FUNCTION inline Words philox(Words const& counter, std::uint64_t key) {
 /// k: its words 0 and 1 give the first two, 2 and 3 the others.
 enum PhiloxStream : std::uint32_t {
   normal_words      = 0,  ///< the words of standard normals
-  normal_lower_word = 1   ///< 32 more bits below each of them, for normals in double
+  normal_lower_word = 1,  ///< 32 more bits below each of them, for normals in double
+  permutation_keys  = 2,  ///< the row is an epoch of training; keys of its permutation
+  initial_words     = 3   ///< the row is a layer of an initial model, the block counts its numbers
 };
 
 inline constexpr int normals_per_block = 4;
