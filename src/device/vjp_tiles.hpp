@@ -102,7 +102,7 @@ struct VjpTiles {
   /// A team's scratch, each part as [coordinate or layer][row].
   struct Scratch {
     T* memory;
-    int panel, layers;  ///< numbers of a part
+    VjpPlan const& plan;
 
     /// Of each thread: the log-densities, and da of a layer or the gradients by s of one.
     KOKKOS_INLINE_FUNCTION double* losses() const {
@@ -114,13 +114,13 @@ struct VjpTiles {
     /// The rows' panel.
     KOKKOS_INLINE_FUNCTION T* z() const { return memory; }
     /// The gradients'.
-    KOKKOS_INLINE_FUNCTION T* g() const { return memory + panel; }
+    KOKKOS_INLINE_FUNCTION T* g() const { return memory + plan.panel * pitch; }
     /// h(a) of every layer.
-    KOKKOS_INLINE_FUNCTION T* h() const { return memory + 2 * panel; }
+    KOKKOS_INLINE_FUNCTION T* h() const { return memory + 2 * plan.panel * pitch; }
     /// h'(a) until the gradient by a takes its place.
-    KOKKOS_INLINE_FUNCTION T* da() const { return memory + 2 * panel + layers; }
+    KOKKOS_INLINE_FUNCTION T* da() const { return memory + (2 * plan.panel + plan.layers) * pitch; }
     /// Products, in slices; then the gradients by s.
-    KOKKOS_INLINE_FUNCTION T* x() const { return memory + 2 * panel + 2 * layers; }
+    KOKKOS_INLINE_FUNCTION T* x() const { return memory + 2 * (plan.panel + plan.layers) * pitch; }
   };
 
   /// What a thread carries from tile to tile in registers.
@@ -135,15 +135,14 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION void operator()(Team const& team) const {
     auto* const all =
         static_cast<double*>(team.team_scratch(0).get_shmem_aligned(plan.scratch - 64, 32));
-    Scratch const scratch{reinterpret_cast<T*>(all + 2 * threads), plan.panel * pitch,
-                          plan.layers * pitch};
+    Scratch const scratch{reinterpret_cast<T*>(all + 2 * threads), plan};
     int const t     = team.team_rank();
     int const chunk = team.league_rank();
     int const count = rows_of(chunk);
     Sums sums;
     scratch.losses()[t] = scratch.scalars()[t] = 0;
     for (int done = 0; done < count; done += rows) {
-      tile(team, t, scratch, chunk, done, sums);
+      tile(team, t, scratch, {chunk, done}, sums);
       if (call.with_parameters && ((done + rows) % run == 0 || done + rows >= count))
         store_units(opaque(t), chunk, done < run, sums);
     }
@@ -173,13 +172,22 @@ struct VjpTiles {
     return static_cast<int>(left < chunks.rows ? left : chunks.rows);
   }
 
+  /// A tile begins at row `done` of its chunk.
+  struct Place {
+    int chunk, done;
+  };
+  KOKKOS_INLINE_FUNCTION std::int64_t first_row(Place const& at) const {
+    return at.chunk * chunks.rows + at.done;
+  }
+  /// Rows of the tile that exist.
+  KOKKOS_INLINE_FUNCTION int count(Place const& at) const {
+    int const left = rows_of(at.chunk) - at.done;
+    return left < rows ? left : rows;
+  }
+
   template <class Team>
-  KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, int chunk, int done,
+  KOKKOS_INLINE_FUNCTION void tile(Team const& team, int t, Scratch const& s, Place const& at,
                                    Sums& sums) const {
-    // A tile begins at row `done` of its chunk.
-    std::int64_t const first = chunk * chunks.rows + done;
-    int const left           = rows_of(chunk) - done;
-    int const count          = left < rows ? left : rows;
     // Rows that do not fit pass through scratch three times. A panel is asked for as soon as there
     // is room, and waited for when it is needed.
     int const last       = panels() - 1;
@@ -188,12 +196,12 @@ struct VjpTiles {
     {
       T a[4][4] = {};
       team.team_barrier();
-      load(opaque(t), call.from, first, count, 0, s.z());
+      load(opaque(t), call.from, at, 0, s.z());
 #pragma unroll 1
       for (int p = 0; p <= last; ++p) {
         end_group_of_copies();
         if (Shape::panels && p < last)
-          load(opaque(t), call.from, first, count, p + 1, p % 2 == 0 ? s.g() : s.z());
+          load(opaque(t), call.from, at, p + 1, p % 2 == 0 ? s.g() : s.z());
         end_group_of_copies();
         wait_for_copies<1>();
         team.team_barrier();
@@ -202,12 +210,13 @@ struct VjpTiles {
       }
       keep(opaque(t), s, a);
     }
-    if (!one_panel) load(opaque(t), call.from, first, count, 0, s.z());
+    if (!one_panel) load(opaque(t), call.from, at, 0, s.z());
     team.team_barrier();
     if (t < rows) {
-      T const log_det = runs_forward() ? forward_chain(s, opaque(t), t < count)
-                                       : inverse_chain(s, opaque(t), t < count);
-      if (t < count) s.losses()[t] += is_forward ? double(log_det) : -double(log_det);
+      bool const is_row = t < count(at);
+      T const log_det   = runs_forward() ? forward_chain(s, opaque(t), is_row)
+                                         : inverse_chain(s, opaque(t), is_row);
+      if (is_row) s.losses()[t] += is_forward ? double(log_det) : -double(log_det);
     }
     // The gradient behind the map, and its products with u_hat.
     {
@@ -216,23 +225,23 @@ struct VjpTiles {
       for (int p = 0; p <= last; ++p) {
         wait_for_all_copies();
         team.team_barrier();
-        s.losses()[t] += seed(opaque(t), s, first, count, p);
+        s.losses()[t] += seed(opaque(t), s, at, p);
         team.team_barrier();
-        if (Shape::panels && p < last) load(opaque(t), call.from, first, count, p + 1, s.z());
+        if (Shape::panels && p < last) load(opaque(t), call.from, at, p + 1, s.z());
         project(opaque(t), call.stack.u_hat, s.g(), p, along);
       }
       keep(opaque(t), s, along);
     }
     team.team_barrier();
-    if (!one_panel) load(opaque(t), call.from, first, count, 0, s.z());
-    if (t < rows) gradient_chain(s, opaque(t), t < count, grad_log_det(first, t, count));
+    if (!one_panel) load(opaque(t), call.from, at, 0, s.z());
+    if (t < rows) gradient_chain(s, opaque(t), t < count(at), grad_log_det(at, t));
       // What is summed over the rows, and the gradient before the map.
 #pragma unroll 1
     for (int p = 0; p <= last; ++p) {
       wait_for_all_copies();
       team.team_barrier();
       if (!one_panel) {
-        seed(opaque(t), s, first, count, p);
+        seed(opaque(t), s, at, p);
         team.team_barrier();
       }
       if (!is_forward) {
@@ -243,7 +252,7 @@ struct VjpTiles {
         add_units(opaque(t), s, p, sums);
         if (p == 0) {
           add_scalars(opaque(t), s);
-          add_gram(opaque(t), s, done == 0, sums_of(chunk));
+          add_gram(opaque(t), s, at.done == 0, sums_of(at.chunk));
         }
       }
       if (call.grad_from.data != nullptr) {
@@ -252,24 +261,25 @@ struct VjpTiles {
           add_da(opaque(t), s, p, T(1));
           team.team_barrier();
         }
-        store(opaque(t), s.g(), first, count, p);
+        store(opaque(t), s.g(), at, p);
       }
       if (!Shape::panels || p == last) continue;
       team.team_barrier();
-      load(opaque(t), call.from, first, count, p + 1, s.z());
+      load(opaque(t), call.from, at, p + 1, s.z());
     }
   }
 
-  KOKKOS_INLINE_FUNCTION T grad_log_det(std::int64_t first, int row, int count) const {
-    if (call.scored || row >= count) return T(1);
-    return T(call.grad_log_det.data[(first + row) * call.grad_log_det.stride0]);
+  KOKKOS_INLINE_FUNCTION T grad_log_det(Place const& at, int row) const {
+    if (call.scored || row >= count(at)) return T(1);
+    return T(call.grad_log_det.data[(first_row(at) + row) * call.grad_log_det.stride0]);
   }
 
   /// Calls f(element of m, element of the tile, whether it is inside m) for those of panel p.
   /// Neighbouring threads take what lies side by side in memory, and different banks of scratch.
   template <class Matrix, class F>
-  KOKKOS_INLINE_FUNCTION void each_element(int t, Matrix const& m, std::int64_t first, int count,
-                                           int p, T* tile, F const& f) const {
+  KOKKOS_INLINE_FUNCTION void each_element(int t, Matrix const& m, Place const& at, int p, T* tile,
+                                           F const& f) const {
+    int const count    = this->count(at);
     int const columns  = 4 * groups(p);
     int const d0       = p * plan.panel;
     int const d_end    = int(m.extent1) - d0;
@@ -278,7 +288,7 @@ struct VjpTiles {
     int const d_first = by_rows ? t % 8 : t / rows,
               d_step  = by_rows ? 8 : (threads + rows - 1) / rows;
     int const r_first = by_rows ? t / 8 : t % rows, r_step = by_rows ? threads / 8 : rows;
-    auto* const start = m.data + first * m.stride0 + d0 * m.stride1;
+    auto* const start = m.data + first_row(at) * m.stride0 + d0 * m.stride1;
 #pragma unroll 1
     for (int row = r_first; row < rows; row += r_step) {
       auto* from = start + row * m.stride0 + d_first * m.stride1;
@@ -293,9 +303,9 @@ struct VjpTiles {
   }
 
   /// Outside the matrix: zero.
-  KOKKOS_INLINE_FUNCTION void load(int t, StridedMatrix<Storage const> const& m, std::int64_t first,
-                                   int count, int p, T* tile) const {
-    each_element(t, m, first, count, p, tile, [](Storage const* from, T* to, bool inside) {
+  KOKKOS_INLINE_FUNCTION void load(int t, StridedMatrix<Storage const> const& m, Place const& at,
+                                   int p, T* tile) const {
+    each_element(t, m, at, p, tile, [](Storage const* from, T* to, bool inside) {
       if (!inside)
         *to = 0;
       else if constexpr (std::is_same_v<Storage, float> && std::is_same_v<T, float>)
@@ -305,8 +315,8 @@ struct VjpTiles {
     });
   }
 
-  KOKKOS_INLINE_FUNCTION void store(int t, T* tile, std::int64_t first, int count, int p) const {
-    each_element(t, call.grad_from, first, count, p, tile, [](Storage* to, T* from, bool inside) {
+  KOKKOS_INLINE_FUNCTION void store(int t, T* tile, Place const& at, int p) const {
+    each_element(t, call.grad_from, at, p, tile, [](Storage* to, T* from, bool inside) {
       if (inside) *to = Storage(*from);
     });
   }
@@ -535,10 +545,9 @@ struct VjpTiles {
 
   /// Fills the gradients' panel with the loss by what the map gives. For the inverse, z becomes
   /// that. \return this thread's share of the logarithm of the base's density, but for its constant
-  KOKKOS_INLINE_FUNCTION double seed(int t, Scratch const& s, std::int64_t first, int count,
-                                     int p) const {
+  KOKKOS_INLINE_FUNCTION double seed(int t, Scratch const& s, Place const& at, int p) const {
     if (!call.scored) {
-      load(t, call.grad_to, first, count, p, s.g());
+      load(t, call.grad_to, at, p, s.g());
       if (!is_forward) {
         each_block(t, p, [&](int row, int d) {
           T y[4][4];
@@ -552,6 +561,7 @@ struct VjpTiles {
     }
     // Rows and coordinates that do not exist are zero here and behind the map.
     bool const standard = call.base.loc == nullptr;
+    int const count     = this->count(at);
     T squares           = 0;
     each_block(t, p, [&](int row, int d) {
       T y[4][4];
@@ -559,10 +569,10 @@ struct VjpTiles {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         if (!is_forward) put(s.z() + (d + k) * pitch + row, y[k]);
-        int const at    = p * plan.panel + d + k;
-        bool const is_d = !standard && at < call.stack.dim;
-        T const loc     = is_d ? call.base.loc[at] : T(0);
-        T const inverse = is_d ? call.base.inverse_scale[at] : T(1);
+        int const i     = p * plan.panel + d + k;
+        bool const is_d = !standard && i < call.stack.dim;
+        T const loc     = is_d ? call.base.loc[i] : T(0);
+        T const inverse = is_d ? call.base.inverse_scale[i] : T(1);
         T g[4];
 #pragma unroll
         for (int r = 0; r < 4; ++r) {
