@@ -13,6 +13,7 @@
 #include <meander/negative_log_likelihood.hpp>
 #include <meander/planar_vjp.hpp>
 #include <meander/random.hpp>
+#include <meander/trainer.hpp>
 
 #include "bench.hpp"
 
@@ -84,7 +85,7 @@ void run(benchmark::State& state, Task task, Shape const& shape, bench::Ceilings
   if (task == Task::vjp) meander::fill_normal<Compute>(exec, 2, 0, grad_y);
   Kokkos::deep_copy(exec, grad_log_det, Storage(-1));
 
-  double const products = task == Task::grad_log_prob ? 3 : task == Task::vjp ? 5 : 5;
+  double const products = task == Task::grad_log_prob ? 3 : 5;
   bench::Work const work{double(shape.batch) * matrices(task) * shape.dim * sizeof(Storage),
                          products * double(shape.batch) * shape.dim * shape.layers};
   bench::measure(state, exec, shape, work, ceilings.copy,
@@ -114,6 +115,32 @@ void add(Task task, char const* types, char const* layout, Shape const& shape,
       ->Unit(benchmark::kMillisecond);
 }
 
+/// A whole step of training on all rows: preparing the stack, loss and gradients, Adam.
+template <class Compute>
+void train(benchmark::State& state, Shape const& shape, bench::Ceilings const& ceilings) {
+  space const exec;
+  Kokkos::View<Compute**, Kokkos::LayoutRight, space::memory_space> const x("bench::x", shape.batch,
+                                                                            shape.dim);
+  meander::fill_normal(exec, 1, 0, x);
+  meander::Trainer<Compute, space> trainer(
+      exec,
+      meander::initial_planar_model(shape.layers, shape.dim, meander::Direction::normalizing, 1));
+  bench::Work const work{double(shape.batch) * shape.dim * sizeof(Compute),
+                         5.0 * double(shape.batch) * shape.dim * shape.layers};
+  bench::measure(state, exec, shape, work, ceilings.copy,
+                 sizeof(Compute) == 4 ? ceilings.float_fma : ceilings.double_fma,
+                 [&] { trainer.step(x); });
+}
+
+template <class Compute>
+void add_training(char const* types, Shape const& shape, bench::Ceilings const& ceilings) {
+  benchmark::RegisterBenchmark(
+      bench::name_of("training_step", types, "right", shape).c_str(),
+      [shape, ceilings](benchmark::State& state) { train<Compute>(state, shape, ceilings); })
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
 constexpr std::int64_t Ki = 1024, Mi = Ki * Ki;
 
 std::vector<Shape> shapes() {
@@ -129,7 +156,9 @@ std::vector<Shape> shapes() {
 
 void add_all(bench::Ceilings const& ceilings, bench::Options const& options) {
   using Kokkos::LayoutLeft, Kokkos::LayoutRight;
-  for (Shape const& shape : options.choose(shapes()))
+  for (Shape const& shape : options.choose(shapes())) {
+    add_training<float>("float", shape, ceilings);
+    add_training<double>("double", shape, ceilings);
     for (Task const task :
          {Task::likelihood, Task::likelihood_inverse, Task::vjp, Task::grad_log_prob}) {
       add<float, float, LayoutRight>(task, "float", "right", shape, ceilings);
@@ -137,6 +166,7 @@ void add_all(bench::Ceilings const& ceilings, bench::Options const& options) {
       add<float, double, LayoutRight>(task, "mixed", "right", shape, ceilings);
       add<double, double, LayoutRight>(task, "double", "right", shape, ceilings);
     }
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ Float, row-major. Maps:
   inverse   z and log|det| of rows y
   log_prob  the log-density of rows y under a standard normal base: needs the inverse
   sample    rows drawn from the base, pushed forward, and their log-density
+  likelihood  mean negative log-likelihood of rows of a normalizing flow, and its gradients by w, u and b
 No other library inverts a batch through tanh layers; the peers do it by twenty steps of safeguarded Newton.
 
 Peers: eager, compile (torch.compile), jax (jit), and gemm: torch's two matrix products of the forward map in Gram form,
@@ -38,7 +39,8 @@ SHAPES = {  # (D, L, B)
 }
 ELEMENTS = {"cpu": 32 << 20, "cuda": 128 << 20}  # of a shape given without B
 # A map, and how the benchmarks call it.
-MAPS = {"forward": "forward", "inverse": "inverse", "log_prob": "flow_log_prob", "sample": "flow_sample"}
+MAPS = {"forward": "forward", "inverse": "inverse", "log_prob": "flow_log_prob", "sample": "flow_sample",
+        "likelihood": "likelihood"}
 PEERS = ("eager", "compile", "jax", "gemm")
 NEWTON_STEPS = 20
 MOST_STEPS_COMPILED = 200  # layers, times Newton steps where the map is inverted
@@ -94,6 +96,18 @@ def log_prob(np, softplus, y, w, u, b):
 def push_and_score(np, softplus, z, w, u, b):
     x, log_det = forward(np, softplus, z, w, u, b)
     return x, log_normal(z) - log_det
+
+
+def loss(np, softplus, x, w, u, b):
+    z, log_det = forward(np, softplus, x, w, u, b)
+    return -(log_normal(z) + log_det).mean()
+
+
+def loss_and_gradients(torch, softplus, x, *parameters):
+    """In PyTorch; by autograd."""
+    leaves = [p.detach().requires_grad_() for p in parameters]
+    value = loss(torch, softplus, x, *leaves)
+    return value.detach(), *torch.autograd.grad(value, leaves)
 
 
 FUNCTIONS = {"forward": forward, "inverse": inverse, "log_prob": log_prob}  # of rows
@@ -158,7 +172,7 @@ class Problem:
         """Where the map starts: latent rows, or data rows."""
         import torch
 
-        if name in ("forward", "sample"):
+        if name in ("forward", "sample", "likelihood"):
             return self.latent
         if self.data is None:
             self.data = forward(torch, torch.nn.functional.softplus, self.latent, *self.parameters)[0]
@@ -185,6 +199,18 @@ def torch_peer(problem, name, device, compiled, seconds):
     synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
     wrap = torch.compile if compiled else lambda f: f
     checked = lambda values: [value[:CHECKED_ROWS].cpu().double().numpy() for value in as_tuple(values)]
+    if name == "likelihood":
+        rows = problem.rows(name)
+        of_loss = wrap(lambda x, *p: loss(torch, softplus, x, *p))
+
+        def call(x=rows):
+            leaves = [p.detach().requires_grad_() for p in problem.parameters]
+            value = of_loss(x, *leaves)
+            return value.detach(), *torch.autograd.grad(value, leaves)
+
+        got = [value.cpu().double().numpy() for value in call(rows[:CHECKED_ROWS])]
+        error = error_of(got, problem.truth(loss_and_gradients, rows))
+        return best_ms(call, synchronize, seconds), error
     with torch.no_grad():
         rows = problem.rows(name)
         if name == "sample":
@@ -235,6 +261,12 @@ def jax_peer(problem, name, device, seconds):
     parameters = [jnp.asarray(p.cpu().numpy()) for p in problem.parameters]
     rows = jnp.asarray(problem.rows(name).cpu().numpy())
     checked = lambda values: [jax.device_get(value[:CHECKED_ROWS]).astype("float64") for value in as_tuple(values)]
+    if name == "likelihood":
+        run = jax.jit(jax.value_and_grad(lambda p, x: loss(jnp, jax.nn.softplus, x, *p)))
+        value, gradients = run(parameters, rows[:CHECKED_ROWS])
+        got = [jax.device_get(x).astype("float64") for x in (value, *gradients)]
+        error = error_of(got, problem.truth(loss_and_gradients, problem.rows(name)))
+        return best_ms(lambda: jax.block_until_ready(run(parameters, rows)), lambda: None, seconds), error
     if name == "sample":
         shape, key = rows.shape, jax.random.PRNGKey(1)
         run = jax.jit(lambda *p: push_and_score(jnp, jax.nn.softplus, jax.random.normal(key, shape), *p))

@@ -14,14 +14,14 @@
 #include "vjp_tiles.hpp"
 
 /// The gradients of a planar stack for rows of at most four coordinates on a device: a thread takes
-/// a row through the layers, and back, in registers. With so few coordinates the Gram form would
+/// two rows through the layers, and back, in registers. With so few coordinates the Gram form would
 /// cost more than it saves.
 namespace meander::impl::device {
 
 template <class Storage, class T, MapDirection direction, int Dim>
 struct VjpRegisters {
   static constexpr int threads    = 64;
-  static constexpr int teams      = sizeof(T) == 4 ? 8 : 4;
+  static constexpr int teams      = sizeof(T) == 4 ? 8 : 4;  ///< to share a multiprocessor
   static constexpr int per_thread = 2;
   static constexpr int rows       = threads * per_thread;  ///< of a tile
   static constexpr int warps      = threads / max_lanes;
