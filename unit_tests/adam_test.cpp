@@ -100,11 +100,13 @@ struct Views {
 
   Numbers values() const {
     Numbers result;
-    for (auto const& matrix : {views.w, views.u}) {
+    auto const append = [&](auto const& matrix) {
       auto const host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), matrix);
       for (int l = 0; l < layers; ++l)
         for (int d = 0; d < dim; ++d) result.push_back(host(l, d));
-    }
+    };
+    append(views.w);
+    append(views.u);
     auto const host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), views.b);
     for (int l = 0; l < layers; ++l) result.push_back(host(l));
     return result;

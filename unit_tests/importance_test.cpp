@@ -136,8 +136,9 @@ TYPED_TEST(Importance, Edges) {
       weights[std::size_t(rows) / 2] = bad;
       auto const got                 = estimate<TypeParam>(weights);
       EXPECT_EQ(got.rows, rows);
-      for (double const x : {got.effective_sample_size, got.effective_fraction, got.log_z,
-                             got.log_z_error, got.largest_fraction})
+      // A vector: nvcc does not take a list in braces here.
+      for (double const x : std::vector{got.effective_sample_size, got.effective_fraction,
+                                        got.log_z, got.log_z_error, got.largest_fraction})
         EXPECT_TRUE(std::isnan(x)) << x;
     }
 
