@@ -14,6 +14,7 @@
 #include "access.hpp"
 #include "path.hpp"
 #include "registers.hpp"
+#include "scratch_size.hpp"
 #include "tensor.hpp"
 #include "tiled.hpp"
 
@@ -36,12 +37,6 @@ Path choose_path(std::int64_t dim, std::int64_t layers, Access access) {
   return dim <= max_registers_dim<Storage, Compute> ? Path::registers : Path::tiled;
 }
 
-/// What the launches are laid out for: a multiprocessor of 65536 registers, 2048 threads and 227
-/// KiB of scratch, 1 KiB of which is lost to each team. Level 0 of Kokkos 4.6 offers a team 40936
-/// bytes.
-constexpr std::size_t scratch_per_team(int teams) {
-  return std::min<std::size_t>(40000, 227 * 1024 / teams - 1536) / 64 * 64;
-}
 /// How the rows of a bucket of dimensions lie in registers, see PlanarRegisters, and how many
 /// threads make a team and teams share a multiprocessor.
 template <int DimPerLane, int Lanes, int Rows, int Threads, int Teams>

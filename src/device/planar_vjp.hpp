@@ -663,7 +663,7 @@ using VjpShapesOf = std::conditional_t<
     VjpShapes<VjpShape<32, 32, 1, 2, false, 12>, VjpShape<32, 64, 2, 2, false, 6>,
               VjpShape<32, 64, 4, 1, false, 6>, VjpShape<64, 128, 4, 2, true, 3>,
               VjpShape<32, 128, 4, 1, true, 3>>,
-    VjpShapes<VjpShape<32, 32, 1, 2, false, 10>, VjpShape<32, 256, 2, 8, true, 1>,
+    VjpShapes<VjpShape<32, 32, 1, 2, false, 6>, VjpShape<32, 256, 2, 8, true, 1>,
               VjpShape<32, 256, 2, 2, true, 1>>>;
 
 /// Calls launch.operator()<Shape>(plan) with the first shape that there is a plan for.
@@ -706,8 +706,8 @@ struct VjpChunking {
 /// Whether a stack has so few coordinates, and layers, that its rows and scalars stay with threads.
 template <class T>
 bool fits_vjp_registers(PlanarCoefficients<T> const& c) {
-  return c.dim <= 4 &&
-         VjpRegisters<T, T, MapDirection::forward, 4>::scratch_bytes(c.layers) <= vjp_most_scratch;
+  using Kernel = VjpRegisters<T, T, MapDirection::forward, 4>;
+  return c.dim <= 4 && Kernel::scratch_bytes(c.layers) <= scratch_per_team(Kernel::teams);
 }
 
 /// Calls launch.operator()<Dim>() for such a stack.

@@ -14,6 +14,7 @@
 #include "lanes.hpp"
 #include "layer_scalars.hpp"
 #include "scratch_copy.hpp"
+#include "scratch_size.hpp"
 
 /// The gradients of a planar stack of up to 64 layers on a device, in one kernel: design fact 2 on
 /// tiles of rows in scratch. A team takes a chunk of rows, tile by tile, and keeps the sums over
@@ -44,9 +45,6 @@ struct VjpPlan {
   bool exists() const { return panel > 0; }
 };
 
-/// Level 0 of Kokkos 4.6 offers a team this many bytes.
-inline constexpr std::size_t vjp_most_scratch = 40000;
-
 /// Minus the log-density of the base at its mean.
 template <class T>
 KOKKOS_INLINE_FUNCTION double log_normalizer(NormalBase<T> const& base, int dim) {
@@ -70,7 +68,7 @@ VjpPlan vjp_plan(std::int32_t dim, std::int32_t layers) {
                (2 * std::size_t(panel) + std::size_t(2 + Shape::slices) * plan.layers);
   };
   plan.panel = std::min(longest, padded);
-  while (bytes(plan.panel) > vjp_most_scratch) {
+  while (bytes(plan.panel) > scratch_per_team(Shape::teams)) {
     if (plan.panel <= 16) return {};
     plan.panel -= 16;
   }
