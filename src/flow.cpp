@@ -6,6 +6,8 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/impl/affine.hpp>
+#include <meander/impl/map_direction.hpp>
 #include <meander/impl/planar_forward.hpp>
 #include <meander/impl/planar_inverse.hpp>
 #include <meander/impl/planar_prepare.hpp>
@@ -31,7 +33,7 @@ namespace meander::impl {
 
 namespace {
 
-/// One stack, and nothing to draw or score: the map of the stack is all of it.
+/// One layer of the list, and nothing to draw or score: the map of the stack is all of it.
 template <class ExecutionSpace, class Storage, class Compute>
 void map_stack(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& stack,
                FlowCall<Storage, Compute> const& call) {
@@ -39,6 +41,14 @@ void map_stack(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& st
     planar_forward(exec, stack, call.from, call.to, call.log);
   else
     planar_inverse(exec, stack, call.from, call.to, call.log);
+}
+
+template <class ExecutionSpace, class Storage, class Compute>
+void map_stack(ExecutionSpace const& exec, AffineCoefficients const& layer,
+               FlowCall<Storage, Compute> const& call) {
+  affine_map(exec, layer,
+             call.to_data == call.flow.generative ? MapDirection::forward : MapDirection::inverse,
+             call.from, call.to, call.log);
 }
 
 /// The identity.

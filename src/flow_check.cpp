@@ -35,6 +35,13 @@ std::int32_t checked_dim(std::int64_t dim, std::int64_t max_dim) {
   return static_cast<std::int32_t>(dim);
 }
 
+void check_has_gradient(char const* function, bool is_planar) {
+  if (!is_planar)
+    refuse(function,
+           "the layer of argument flow is affine, expected a stack of planar layers (all that has "
+           "gradients so far)");
+}
+
 void check_first_row(char const* function, std::uint64_t first_row, std::int64_t rows) {
   if (rows > 0 && first_row > std::numeric_limits<std::uint64_t>::max() - std::uint64_t(rows - 1))
     refuse(function, "argument first_row is ", first_row, ", expected no more than 2^64 - ", rows,

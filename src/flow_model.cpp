@@ -60,6 +60,19 @@ PlanarStack<Compute, ExecutionSpace> make_layer(ExecutionSpace const& exec,
   return stack;
 }
 
+template <class Compute, class ExecutionSpace>
+AffineMap<ExecutionSpace> make_layer(ExecutionSpace const& exec, AffineLayer const& affine) {
+  using Vector = Kokkos::View<double*, typename ExecutionSpace::memory_space>;
+  if (affine.dim < 0)
+    impl::refuse("meander::make_flow", "the model holds an affine layer of negative dimension");
+  AffineParameters const parameters{
+      on_device<Vector>(exec, affine.shift, "shift", affine.dim),
+      on_device<Vector>(exec, affine.log_scale, "log_scale", affine.dim)};
+  AffineMap const layer(exec, parameters);
+  exec.fence("meander::make_flow: the parameters are about to be freed");
+  return layer;
+}
+
 }  // namespace
 
 template <class Compute, class ExecutionSpace>

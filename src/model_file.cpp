@@ -239,6 +239,25 @@ PlanarLayers read_planar(SafetensorsFile const& file, TensorReader& reader,
   return layers;
 }
 
+AffineLayer read_affine(SafetensorsFile const& file, TensorReader& reader,
+                        Description const& description, std::string const& prefix) {
+  description.expect_keys({"type"});
+  auto const shape = reader.shape(prefix + "shift");
+  if (shape.size() != 1 || shape[0] == 0 || shape[0] > largest_extent) {
+    file.fail("tensor " + in_quotes(prefix + "shift") + " has shape " + shape_text(shape) +
+              ", expected (dimension,) with a dimension from 1 to 2^31 - 1");
+  }
+  AffineLayer layer;
+  layer.dim       = static_cast<std::int64_t>(shape[0]);
+  layer.shift     = reader.values(prefix + "shift", shape);
+  layer.log_scale = reader.values(prefix + "log_scale", shape);
+  return layer;
+}
+
+std::int64_t dim_of(std::variant<PlanarLayers, AffineLayer> const& layer) {
+  return std::visit([](auto const& alternative) { return alternative.dim; }, layer);
+}
+
 Model read_meander(SafetensorsFile const& file, std::string const& text) {
   auto const root = parse_description(file, text);
   Description const description(file, root, "__metadata__['meander']");
@@ -265,13 +284,14 @@ Model read_meander(SafetensorsFile const& file, std::string const& text) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     auto const name = "layers." + std::to_string(i);
     Description const entry(file, list[i], name + " of __metadata__['meander']");
-    entry.word<bool>("type", {{"planar", true}});
-    auto layers = read_planar(file, reader, entry, name + ".");
-    if (i > 0 && layers.dim != model.dim()) {
-      entry.fail("has dimension " + std::to_string(layers.dim) + ", the layers before it have " +
+    if (entry.word<bool>("type", {{"planar", true}, {"affine", false}}))
+      model.layers.emplace_back(read_planar(file, reader, entry, name + "."));
+    else
+      model.layers.emplace_back(read_affine(file, reader, entry, name + "."));
+    if (auto const dim = dim_of(model.layers.back()); dim != model.dim()) {
+      entry.fail("has dimension " + std::to_string(dim) + ", the layers before it have " +
                  std::to_string(model.dim()));
     }
-    model.layers.emplace_back(std::move(layers));
   }
   if (diagonal) {
     auto dim = static_cast<std::uint64_t>(model.dim());
@@ -401,7 +421,9 @@ void apply(SafetensorsFile const& file, ModelReadOptions const& given, Model& mo
               ", expected a number in [0, 1]");
   }
   for (auto& layer : model.layers) {
-    auto& options = std::get<PlanarLayers>(layer).options;
+    auto* const planar = std::get_if<PlanarLayers>(&layer);
+    if (planar == nullptr) continue;
+    auto& options = planar->options;
     if (given.activation) options.activation = *given.activation;
     if (given.constraint) options.constraint = *given.constraint;
     if (given.log_det_epsilon) options.log_det_epsilon = *given.log_det_epsilon;
@@ -416,11 +438,64 @@ void apply(SafetensorsFile const& file, ModelReadOptions const& given, Model& mo
 
 // Writing -------------------------------------------------------------------------------------
 
-void check(std::filesystem::path const& path, Model const& model) {
-  auto const fail = [&](std::string const& what) {
+/// \brief A model that is about to be written.
+struct Checker {
+  std::filesystem::path const& path;
+  std::int64_t dim;
+
+  void check(Model const& model) const;
+
+ private:
+  [[noreturn]] void fail(std::string const& what) const {
     throw ModelFileError("cannot write " + impl::path_in_quotes(path) + ": " + what);
-  };
-  auto const dim = model.dim();
+  }
+  void expect(std::string const& name, std::size_t size, std::int64_t expected) const;
+  void check(std::string const& name, PlanarLayers const& layers) const;
+  void check(std::string const& name, AffineLayer const& layer) const;
+};
+
+void Checker::expect(std::string const& name, std::size_t size, std::int64_t expected) const {
+  if (size != static_cast<std::size_t>(expected)) {
+    fail(name + " has " + std::to_string(size) + " values, expected " + std::to_string(expected));
+  }
+}
+
+void Checker::check(std::string const& name, AffineLayer const& layer) const {
+  if (layer.dim != dim) {
+    fail(name + " has dimension " + std::to_string(layer.dim) + ", expected " +
+         std::to_string(dim));
+  }
+  expect(name + ".shift", layer.shift.size(), dim);
+  expect(name + ".log_scale", layer.log_scale.size(), dim);
+}
+
+void Checker::check(std::string const& name, PlanarLayers const& layers) const {
+  if (layers.count < 0 || layers.dim != dim) {
+    fail(name + " has count " + std::to_string(layers.count) + " and dimension " +
+         std::to_string(layers.dim) + ", expected a count >= 0 and dimension " +
+         std::to_string(dim));
+  }
+  expect(name + ".w", layers.w.size(), layers.count * dim);
+  expect(name + ".u", layers.u.size(), layers.count * dim);
+  expect(name + ".b", layers.b.size(), layers.count);
+  auto const& options = layers.options;
+  if (options.activation != Activation::tanh && options.activation != Activation::leaky_relu) {
+    fail(name + " has an activation that is none of the enumeration");
+  }
+  if (options.constraint != Constraint::softplus &&
+      options.constraint != Constraint::log_softplus && options.constraint != Constraint::none) {
+    fail(name + " has a constraint that is none of the enumeration");
+  }
+  if (!(options.log_det_epsilon >= 0 && options.log_det_epsilon <= greatest_double)) {
+    fail(name + " has a log_det_epsilon that is not a finite number >= 0");
+  }
+  if (options.activation == Activation::leaky_relu &&
+      !(options.negative_slope >= 0 && options.negative_slope <= 1)) {
+    fail(name + " has a negative_slope outside [0, 1]");
+  }
+}
+
+void Checker::check(Model const& model) const {
   if (dim <= 0) fail("the model has no dimension");
   if (model.direction != Direction::generative && model.direction != Direction::normalizing) {
     fail("its direction is none of the enumeration");
@@ -428,37 +503,9 @@ void check(std::filesystem::path const& path, Model const& model) {
   if (model.stored != ScalarType::float32 && model.stored != ScalarType::float64) {
     fail("its stored type is none of the enumeration");
   }
-  auto const expect = [&](std::string const& name, std::size_t size, std::int64_t expected) {
-    if (size != static_cast<std::size_t>(expected)) {
-      fail(name + " has " + std::to_string(size) + " values, expected " + std::to_string(expected));
-    }
-  };
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    auto const& layers = std::get<PlanarLayers>(model.layers[i]);
-    auto const name    = "layers." + std::to_string(i);
-    if (layers.count < 0 || layers.dim != dim) {
-      fail(name + " has count " + std::to_string(layers.count) + " and dimension " +
-           std::to_string(layers.dim) + ", expected a count >= 0 and dimension " +
-           std::to_string(dim));
-    }
-    expect(name + ".w", layers.w.size(), layers.count * dim);
-    expect(name + ".u", layers.u.size(), layers.count * dim);
-    expect(name + ".b", layers.b.size(), layers.count);
-    auto const& options = layers.options;
-    if (options.activation != Activation::tanh && options.activation != Activation::leaky_relu) {
-      fail(name + " has an activation that is none of the enumeration");
-    }
-    if (options.constraint != Constraint::softplus &&
-        options.constraint != Constraint::log_softplus && options.constraint != Constraint::none) {
-      fail(name + " has a constraint that is none of the enumeration");
-    }
-    if (!(options.log_det_epsilon >= 0 && options.log_det_epsilon <= greatest_double)) {
-      fail(name + " has a log_det_epsilon that is not a finite number >= 0");
-    }
-    if (options.activation == Activation::leaky_relu &&
-        !(options.negative_slope >= 0 && options.negative_slope <= 1)) {
-      fail(name + " has a negative_slope outside [0, 1]");
-    }
+    auto const name = "layers." + std::to_string(i);
+    std::visit([&](auto const& layer) { check(name, layer); }, model.layers[i]);
   }
   if (auto const* normal = std::get_if<DiagonalNormal>(&model.base)) {
     expect("base.loc", normal->loc.size(), dim);
@@ -478,10 +525,28 @@ nlohmann::ordered_json describe(PlanarLayers const& layers) {
   return entry;
 }
 
+void append(std::vector<impl::TensorValues>& tensors, std::string const& prefix,
+            PlanarLayers const& layers) {
+  auto const count = static_cast<std::uint64_t>(layers.count);
+  auto const dim   = static_cast<std::uint64_t>(layers.dim);
+  tensors.push_back({prefix + "w", {count, dim}, &layers.w});
+  tensors.push_back({prefix + "u", {count, dim}, &layers.u});
+  tensors.push_back({prefix + "b", {count}, &layers.b});
+}
+
+nlohmann::ordered_json describe(AffineLayer const& /*layer*/) { return {{"type", "affine"}}; }
+
+void append(std::vector<impl::TensorValues>& tensors, std::string const& prefix,
+            AffineLayer const& layer) {
+  auto const dim = static_cast<std::uint64_t>(layer.dim);
+  tensors.push_back({prefix + "shift", {dim}, &layer.shift});
+  tensors.push_back({prefix + "log_scale", {dim}, &layer.log_scale});
+}
+
 }  // namespace
 
 std::int64_t Model::dim() const {
-  if (!layers.empty()) return std::get<PlanarLayers>(layers.front()).dim;
+  if (!layers.empty()) return dim_of(layers.front());
   if (auto const* normal = std::get_if<DiagonalNormal>(&base)) {
     return static_cast<std::int64_t>(normal->loc.size());
   }
@@ -511,7 +576,7 @@ Model read_model(std::filesystem::path const& path, ModelReadOptions const& opti
 }
 
 void write_model(std::filesystem::path const& path, Model const& model) {
-  check(path, model);
+  Checker{path, model.dim()}.check(model);
   nlohmann::ordered_json description;
   description["version"]   = format_version;
   description["direction"] = to_string(model.direction);
@@ -522,13 +587,12 @@ void write_model(std::filesystem::path const& path, Model const& model) {
   auto const dim = static_cast<std::uint64_t>(model.dim());
   std::vector<impl::TensorValues> tensors;
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    auto const& layers = std::get<PlanarLayers>(model.layers[i]);
-    auto const prefix  = "layers." + std::to_string(i) + ".";
-    auto const count   = static_cast<std::uint64_t>(layers.count);
-    description["layers"].push_back(describe(layers));
-    tensors.push_back({prefix + "w", {count, dim}, &layers.w});
-    tensors.push_back({prefix + "u", {count, dim}, &layers.u});
-    tensors.push_back({prefix + "b", {count}, &layers.b});
+    std::visit(
+        [&](auto const& layer) {
+          description["layers"].push_back(describe(layer));
+          append(tensors, "layers." + std::to_string(i) + ".", layer);
+        },
+        model.layers[i]);
   }
   if (normal != nullptr) {
     tensors.push_back({"base.loc", {dim}, &normal->loc});

@@ -240,6 +240,26 @@ TEST_F(Cli, InfoFlagsLayers) {
   has("6 layers are flagged.");
 }
 
+TEST_F(Cli, InfoOfAffineLayers) {
+  Model model;
+  model.layers = {AffineLayer{2, {-3, 1e6}, {0, std::log(0.5)}}, AffineLayer{2, {0, NAN}, {0, 0}},
+                  AffineLayer{2, {0, 0}, {0, 800}}};
+  model.stored = ScalarType::float64;
+  write_model(file("m"), model);
+  auto const text = run({"info", file("m")}).out;
+  auto const has  = [](std::string const& whole, std::string const& part) {
+    EXPECT_NE(whole.find(part), std::string::npos) << part << "\n" << whole;
+  };
+  has(text, "layers.0    affine: shift -3 to 1e+06, scale 0.5 to 1\n");
+  has(text, "  <- not finite: rows come out NaN or infinite\n");
+  has(text, "  <- a scale or its inverse is beyond the range of numbers\n");
+  has(text, "2 layers are flagged.");
+  auto const json = run({"info", file("m"), "--json"}).out;
+  has(json, R"("type": "affine")");
+  has(json, R"("flagged": 2)");
+  has(json, "1000000.0");
+}
+
 TEST_F(Cli, InfoSaysWhatIsAssumed) {
   auto const has = [&](Arguments const& arguments, char const* text) {
     auto const outcome = run(arguments);

@@ -327,7 +327,8 @@ TEST_F(ModelFile, LayerErrors) {
       R"({"type":"planar","count":1,"activation":"tanh","constraint":"softplus"})";
   EXPECT_EQ(error_of_layer(good), "no error");
   EXPECT_EQ(error_of_layer("7"), where + "is not an object");
-  EXPECT_EQ(error_of_layer(R"({"type":"radial"})"), where + "has type 'radial', expected 'planar'");
+  EXPECT_EQ(error_of_layer(R"({"type":"radial"})"),
+            where + "has type 'radial', expected one of 'planar', 'affine'");
   EXPECT_EQ(error_of_layer(R"({"type":"planar","activation":"relu"})"),
             where + "has activation 'relu', expected one of 'tanh', 'leaky_relu'");
   EXPECT_EQ(error_of_layer(R"({"type":"planar","activation":"tanh","constraint":null})"),
@@ -360,6 +361,105 @@ TEST_F(ModelFile, LayerErrors) {
             "tensor 'base.loc' is missing");
 }
 
+Model with_affine() {
+  auto model = example(ScalarType::float64);
+  model.layers.insert(model.layers.begin(), AffineLayer{3, {0.1, -2, 1e6}, {0, -13.5, 7}});
+  model.layers.emplace_back(AffineLayer{3, {1, 2, 3}, {4, 5, 6}});
+  return model;
+}
+
+TEST_F(ModelFile, AffineLayersAreReadAsWritten) {
+  auto const path = folder_ / "m.safetensors";
+  auto model      = with_affine();
+  write_model(path, model);
+  EXPECT_EQ(read_model(path), model);
+  model.layers = {AffineLayer{1, {2}, {3}}};
+  model.base   = StandardNormal{};
+  write_model(path, model);
+  EXPECT_EQ(read_model(path), model);
+  EXPECT_EQ(read_model(path).dim(), 1);
+  EXPECT_NE(read_bytes(path).find(R"(\"layers\":[{\"type\":\"affine\"}])"), std::string::npos);
+  EXPECT_NE(read_bytes(path).find(R"("layers.0.log_scale")"), std::string::npos);
+
+  auto& layer        = std::get<AffineLayer>(model.layers[0]);
+  layer.shift[0]     = std::nan("");
+  layer.log_scale[0] = -std::numeric_limits<double>::infinity();
+  write_model(path, model);
+  auto const read = std::get<AffineLayer>(read_model(path).layers[0]);
+  EXPECT_TRUE(std::isnan(read.shift[0]));
+  EXPECT_EQ(read.log_scale, layer.log_scale);
+}
+
+TEST_F(ModelFile, AffineLayersAreWrittenOnlyIfConsistent) {
+  auto const path           = folder_ / "m.safetensors";
+  auto const error_of_write = [&](auto const& change) {
+    auto model = with_affine();
+    change(std::get<AffineLayer>(model.layers.back()));
+    try {
+      write_model(path, model);
+    } catch (ModelFileError const& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  auto const prefix = "cannot write '" + path.native() + "': ";
+  EXPECT_EQ(error_of_write([](AffineLayer& layer) { layer.dim = 2; }),
+            prefix + "layers.4 has dimension 2, expected 3");
+  EXPECT_EQ(error_of_write([](AffineLayer& layer) { layer.shift.pop_back(); }),
+            prefix + "layers.4.shift has 2 values, expected 3");
+  EXPECT_EQ(error_of_write([](AffineLayer& layer) { layer.log_scale.push_back(0); }),
+            prefix + "layers.4.log_scale has 4 values, expected 3");
+  EXPECT_EQ(folder_.list(), "");
+}
+
+/// A file of one affine layer and zeros, but for what is wrong.
+TEST_F(ModelFile, AffineErrors) {
+  using Tensors         = std::vector<std::pair<std::string, std::vector<int>>>;
+  auto const error_with = [&](Tensors const& tensors, std::string const& layers) {
+    auto bytes       = read_bytes(zeros(tensors)).substr(8);
+    auto const brace = bytes.find('{');
+    std::string const description =
+        R"("__metadata__":{"meander":"{\"version\":1,\"direction\":\"normalizing\",)"
+        R"(\"base\":\"standard_normal\",\"layers\":[)" +
+        layers + R"(]}"},)";
+    auto const header_end = bytes.find("]}}") + 3;
+    auto const path       = folder_ / "m.safetensors";
+    write_bytes(path, safetensors(bytes.substr(0, brace + 1) + description +
+                                      bytes.substr(brace + 1, header_end - brace - 1),
+                                  bytes.substr(header_end)));
+    return error_of(path);
+  };
+  std::string const affine = R"({\"type\":\"affine\"})";
+  std::string const where  = "layers.0 of __metadata__['meander'] ";
+  Tensors const good       = {{"layers.0.shift", {3}}, {"layers.0.log_scale", {3}}};
+  EXPECT_EQ(error_with(good, affine), "no error");
+  EXPECT_EQ(error_with(good, R"({\"type\":\"affine\",\"count\":1})"),
+            where + "has the unknown key 'count'");
+  EXPECT_EQ(error_with({{"layers.0.shift", {3}}}, affine),
+            "tensor 'layers.0.log_scale' is missing");
+  EXPECT_EQ(error_with({{"layers.0.log_scale", {3}}}, affine),
+            "tensor 'layers.0.shift' is missing");
+  EXPECT_EQ(error_with({{"layers.0.shift", {3}}, {"layers.0.log_scale", {2}}}, affine),
+            "tensor 'layers.0.log_scale' has shape (2,), expected (3,)");
+  EXPECT_EQ(error_with({{"layers.0.shift", {3}}, {"layers.0.log_scale", {3, 1}}}, affine),
+            "tensor 'layers.0.log_scale' has shape (3, 1), expected (3,)");
+  for (auto const& [shape, text] : {std::pair<std::vector<int>, std::string>{{1, 3}, "(1, 3)"},
+                                    std::pair<std::vector<int>, std::string>{{0}, "(0,)"}}) {
+    EXPECT_EQ(error_with({{"layers.0.shift", shape}, {"layers.0.log_scale", shape}}, affine),
+              "tensor 'layers.0.shift' has shape " + text +
+                  ", expected (dimension,) with a dimension from 1 to 2^31 - 1");
+  }
+  EXPECT_EQ(error_with({{"layers.0.shift", {3}}, {"layers.0.log_scale", {3}}, {"layers.0.w", {3}}},
+                       affine),
+            "tensor 'layers.0.w' has no place in the meander layout");
+  EXPECT_EQ(error_with({{"layers.0.shift", {3}},
+                        {"layers.0.log_scale", {3}},
+                        {"layers.1.shift", {2}},
+                        {"layers.1.log_scale", {2}}},
+                       affine + "," + affine),
+            "layers.1 of __metadata__['meander'] has dimension 2, the layers before it have 3");
+}
+
 TEST_F(ModelFile, OptionsReplaceWhatTheFileSays) {
   write_model(folder_ / "m", example(ScalarType::float32));
   ModelReadOptions options;
@@ -374,6 +474,12 @@ TEST_F(ModelFile, OptionsReplaceWhatTheFileSays) {
     EXPECT_EQ(std::get<PlanarLayers>(layer).options,
               (PlanarOptions{Activation::leaky_relu, Constraint::none, 0.3, 0.5}));
   }
+
+  // They are of planar layers.
+  write_model(folder_ / "affine", with_affine());
+  auto const affine = read_model(folder_ / "affine", options);
+  EXPECT_EQ(affine.layers.front(), with_affine().layers.front());
+  EXPECT_EQ(std::get<PlanarLayers>(affine.layers[1]).options.negative_slope, 0.3);
 
   ModelReadOptions wrong;
   wrong.negative_slope = 0.1;

@@ -11,6 +11,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/affine.hpp>
 #include <meander/base.hpp>
 #include <meander/direction.hpp>
 #include <meander/impl/check.hpp>
@@ -32,9 +33,10 @@ struct Model;
 /// what a flow can be asked for does not depend on which.
 ///
 /// A copy shares the same memory, as Kokkos Views do; so does a stack with the flow it was given
-/// to, which sees the new values after PlanarStack::refresh. On a device, a flow of several stacks
-/// or of rows too long for registers (uses_workspace()) works in memory of its own: calls on
-/// different instances then need flows of their own, not copies, or must be ordered by the caller.
+/// to, which sees the new values after PlanarStack::refresh. On a device, a flow of several layers
+/// of the list, with an affine one, or of rows too long for registers (uses_workspace()) works in
+/// memory of its own: calls on different instances then need flows of their own, not copies, or
+/// must be ordered by the caller.
 ///
 /// \tparam Compute type of the arithmetic between load and store: float or double
 /// \tparam ExecutionSpace where the kernels run
@@ -49,7 +51,7 @@ class Flow {
   using execution_space = ExecutionSpace;
   using memory_space    = typename ExecutionSpace::memory_space;
   /// The layers of one family. A further flow family adds an alternative.
-  using layer_type = std::variant<PlanarStack<Compute, ExecutionSpace>>;
+  using layer_type = std::variant<PlanarStack<Compute, ExecutionSpace>, AffineMap<ExecutionSpace>>;
 
   /// \brief A flow with the base N(0, I).
   /// \param[in] exec the instance that memory is allocated on

@@ -36,6 +36,14 @@ struct PlanarLayers {
   friend bool operator==(PlanarLayers const&, PlanarLayers const&) = default;
 };
 
+/// \brief An elementwise affine layer, f(z)_d = shift_d + exp(log_scale_d) z_d.
+struct AffineLayer {
+  std::int64_t dim = 0;  ///< D, the length of a row and of both vectors
+  std::vector<double> shift, log_scale;
+
+  friend bool operator==(AffineLayer const&, AffineLayer const&) = default;
+};
+
 /// \brief The base distribution N(loc, diag(exp(log_scale))^2); both vectors have length D.
 struct DiagonalNormal {
   std::vector<double> loc, log_scale;
@@ -49,7 +57,7 @@ struct Model {
   Direction direction = Direction::generative;
   std::variant<StandardNormal, DiagonalNormal> base;
   /// Applied in order. A further flow family adds an alternative to this variant.
-  std::vector<std::variant<PlanarLayers>> layers;
+  std::vector<std::variant<PlanarLayers, AffineLayer>> layers;
   ScalarType stored = ScalarType::float32;
   /// The layout that was recognised on reading: "meander", "bare" or "normflows".
   std::string layout = "meander";

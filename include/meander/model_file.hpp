@@ -20,8 +20,8 @@ class ModelFileError : public std::runtime_error {
 
 /// \brief What the caller knows better than the file.
 ///
-/// A value given here replaces what the file says, in every run of layers. The layouts of other
-/// codes say little, so there it fills the gap (see read_model).
+/// A value given here replaces what the file says, in every run of planar layers. The layouts of
+/// other codes say little, so there it fills the gap (see read_model).
 struct ModelReadOptions {
   std::optional<double> log_det_epsilon;  ///< finite and >= 0
   std::optional<Activation> activation;

@@ -204,7 +204,10 @@ struct Outputs {
 
 std::int64_t layers_of(Model const& model) {
   std::int64_t count = 0;
-  for (auto const& layer : model.layers) count += std::get<PlanarLayers>(layer).count;
+  for (auto const& layer : model.layers) {
+    auto const* const planar = std::get_if<PlanarLayers>(&layer);
+    count += planar != nullptr ? planar->count : 1;
+  }
   return count;
 }
 

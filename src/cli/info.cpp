@@ -66,20 +66,42 @@ LayerFacts facts_of(PlanarLayers const& layers, std::size_t l) {
   return facts;
 }
 
+/// What is wrong with an affine layer; empty if nothing is.
+std::string note_of(AffineLayer const& layer) {
+  auto const finite = [](double x) { return std::isfinite(x); };
+  if (!std::ranges::all_of(layer.shift, finite) || !std::ranges::all_of(layer.log_scale, finite)) {
+    return "not finite: rows come out NaN or infinite";
+  }
+  // Both exp(x) and exp(-x) are computed.
+  constexpr double most = 708;
+  if (std::ranges::any_of(layer.log_scale, [](double x) { return std::abs(x) > most; })) {
+    return "a scale or its inverse is beyond the range of numbers";
+  }
+  return {};
+}
+
+/// A run of planar layers, or an affine one.
 struct Entry {
-  PlanarLayers const* layers;
+  PlanarLayers const* planar = nullptr;
   std::vector<LayerFacts> facts;
+  AffineLayer const* affine = nullptr;
+  std::string note;  ///< of the affine layer
 };
+
+Entry entry_of(PlanarLayers const& planar) {
+  Entry entry{&planar, {}, nullptr, {}};
+  for (std::size_t l = 0; l < static_cast<std::size_t>(planar.count); ++l) {
+    entry.facts.push_back(facts_of(planar, l));
+  }
+  return entry;
+}
+
+Entry entry_of(AffineLayer const& affine) { return {nullptr, {}, &affine, note_of(affine)}; }
 
 std::vector<Entry> entries_of(Model const& model) {
   std::vector<Entry> entries;
   for (auto const& layer : model.layers) {
-    auto const& planar = std::get<PlanarLayers>(layer);
-    Entry entry{&planar, {}};
-    for (std::size_t l = 0; l < static_cast<std::size_t>(planar.count); ++l) {
-      entry.facts.push_back(facts_of(planar, l));
-    }
-    entries.push_back(std::move(entry));
+    std::visit([&](auto const& alternative) { entries.push_back(entry_of(alternative)); }, layer);
   }
   return entries;
 }
@@ -93,6 +115,7 @@ std::size_t flagged(std::vector<Entry> const& entries) {
   for (auto const& entry : entries) {
     count += static_cast<std::size_t>(std::ranges::count_if(
         entry.facts, [](LayerFacts const& facts) { return !facts.note.empty(); }));
+    if (!entry.note.empty()) ++count;
   }
   return count;
 }
@@ -114,6 +137,37 @@ __attribute__((format(printf, 1, 2))) std::string formatted(char const* format, 
   return buffer;
 }
 
+std::string as_text(std::size_t i, AffineLayer const& layer, std::string const& note) {
+  auto const [least, greatest]  = std::ranges::minmax(layer.shift);
+  auto const [finest, coarsest] = std::ranges::minmax(layer.log_scale);
+  return formatted("layers.%-4zu affine: shift %g to %g, scale %g to %g", i, least, greatest,
+                   std::exp(finest), std::exp(coarsest)) +
+         (note.empty() ? "\n" : "  <- " + note + "\n");
+}
+
+std::string as_text(std::size_t i, PlanarLayers const& layers, std::vector<LayerFacts> const& facts,
+                    bool assumed) {
+  auto const& options = layers.options;
+  std::string text    = formatted("layers.%-4zu %lld planar, %s", i,
+                                  static_cast<long long>(layers.count), to_string(options.activation));
+  if (options.activation == Activation::leaky_relu) {
+    text += formatted(" (slope %g)", options.negative_slope);
+  }
+  if (assumed) text += " (assumed)";
+  text += formatted(", constraint %s, log_det_epsilon %g\n", to_string(options.constraint),
+                    options.log_det_epsilon);
+  if (facts.empty()) return text;
+  text += "\n  layer   s = 1 + w.u_hat         |w|         |u|           b\n";
+  for (std::size_t l = 0; l < facts.size(); ++l) {
+    auto const& layer = facts[l];
+    text += formatted("%7zu %19.6g %11.4g %11.4g %11.4g", l, layer.s, layer.norm_w, layer.norm_u,
+                      layer.b);
+    text += layer.note.empty() ? "\n" : "  <- " + layer.note + "\n";
+  }
+  text += "\n";
+  return text;
+}
+
 std::string as_text(Model const& model, std::vector<Entry> const& entries, bool assumed) {
   std::string text =
       "layout      " + model.layout + "\nstored      " + to_string(model.stored) +
@@ -123,25 +177,9 @@ std::string as_text(Model const& model, std::vector<Entry> const& entries, bool 
                                                 : ": the stack maps data to latent") +
       "\nbase        " + base_name(model) + "\n";
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    auto const& [layers, facts] = entries[i];
-    auto const& options         = layers->options;
-    text += formatted("layers.%-4zu %lld planar, %s", i, static_cast<long long>(layers->count),
-                      to_string(options.activation));
-    if (options.activation == Activation::leaky_relu) {
-      text += formatted(" (slope %g)", options.negative_slope);
-    }
-    if (assumed) text += " (assumed)";
-    text += formatted(", constraint %s, log_det_epsilon %g\n", to_string(options.constraint),
-                      options.log_det_epsilon);
-    if (facts.empty()) continue;
-    text += "\n  layer   s = 1 + w.u_hat         |w|         |u|           b\n";
-    for (std::size_t l = 0; l < facts.size(); ++l) {
-      auto const& layer = facts[l];
-      text += formatted("%7zu %19.6g %11.4g %11.4g %11.4g", l, layer.s, layer.norm_w, layer.norm_u,
-                        layer.b);
-      text += layer.note.empty() ? "\n" : "  <- " + layer.note + "\n";
-    }
-    text += "\n";
+    auto const& entry = entries[i];
+    text += entry.affine != nullptr ? as_text(i, *entry.affine, entry.note)
+                                    : as_text(i, *entry.planar, entry.facts, assumed);
   }
   if (!base_is_finite(model)) text += "The base holds values that are not finite.\n";
   auto const count = flagged(entries);
@@ -151,33 +189,44 @@ std::string as_text(Model const& model, std::vector<Entry> const& entries, bool 
   return text;
 }
 
+nlohmann::ordered_json as_json(AffineLayer const& layer, std::string const& note) {
+  return {
+      {"type", "affine"}, {"shift", layer.shift}, {"log_scale", layer.log_scale}, {"note", note}};
+}
+
+nlohmann::ordered_json as_json(PlanarLayers const& layers, std::vector<LayerFacts> const& facts,
+                               bool assumed) {
+  auto const& options          = layers.options;
+  nlohmann::ordered_json entry = {{"type", "planar"},
+                                  {"count", layers.count},
+                                  {"activation", to_string(options.activation)},
+                                  {"activation_assumed", assumed}};
+  if (options.activation == Activation::leaky_relu) {
+    entry["negative_slope"] = options.negative_slope;
+  }
+  entry["constraint"]      = to_string(options.constraint);
+  entry["log_det_epsilon"] = options.log_det_epsilon;
+  entry["each"]            = nlohmann::ordered_json::array();
+  for (auto const& layer : facts) {
+    entry["each"].push_back({{"s", layer.s},
+                             {"norm_w", layer.norm_w},
+                             {"norm_u", layer.norm_u},
+                             {"b", layer.b},
+                             {"note", layer.note}});
+  }
+  return entry;
+}
+
 std::string as_json(Model const& model, std::vector<Entry> const& entries, bool assumed) {
   nlohmann::ordered_json root = {
       {"layout", model.layout},      {"stored", to_string(model.stored)},
       {"dimension", model.dim()},    {"direction", to_string(model.direction)},
       {"base", base_name(model)},    {"base_is_finite", base_is_finite(model)},
       {"flagged", flagged(entries)}, {"layers", nlohmann::ordered_json::array()}};
-  for (auto const& [layers, facts] : entries) {
-    auto const& options          = layers->options;
-    nlohmann::ordered_json entry = {{"type", "planar"},
-                                    {"count", layers->count},
-                                    {"activation", to_string(options.activation)},
-                                    {"activation_assumed", assumed}};
-    if (options.activation == Activation::leaky_relu) {
-      entry["negative_slope"] = options.negative_slope;
-    }
-    entry["constraint"]      = to_string(options.constraint);
-    entry["log_det_epsilon"] = options.log_det_epsilon;
-    entry["each"]            = nlohmann::ordered_json::array();
-    for (auto const& layer : facts) {
-      entry["each"].push_back({{"s", layer.s},
-                               {"norm_w", layer.norm_w},
-                               {"norm_u", layer.norm_u},
-                               {"b", layer.b},
-                               {"note", layer.note}});
-    }
-    root["layers"].push_back(std::move(entry));
-  }
+  for (auto const& entry : entries)
+    root["layers"].push_back(entry.affine != nullptr
+                                 ? as_json(*entry.affine, entry.note)
+                                 : as_json(*entry.planar, entry.facts, assumed));
   constexpr int indent = 2;
   return root.dump(indent) + "\n";
 }

@@ -9,6 +9,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/impl/affine.hpp>
 #include <meander/impl/flow.hpp>
 #include <meander/impl/planar_forward.hpp>
 #include <meander/impl/planar_inverse.hpp>
@@ -34,10 +35,13 @@ struct ChunkMemory {
   static std::int64_t pitch(std::int64_t dim) { return (dim + 3) / 4 * 4; }
 };
 
-/// Of at most one stack, and rows that fit into registers: calls are one kernel.
+/// Of at most one stack of planar layers, and rows that fit into registers: calls are one kernel.
 template <class T>
 bool fits_registers(FlowState<T> const& flow) {
-  return flow.num_layers <= 1 && flow.dim <= max_flow_registers_dim;
+  bool const at_most_one =
+      flow.num_layers == 0 ||
+      (flow.num_layers == 1 && std::holds_alternative<PlanarCoefficients<T>>(flow.layers[0]));
+  return at_most_one && flow.dim <= max_flow_registers_dim;
 }
 
 /// Enough rows for two waves of the teams of a large GPU (64 Ki rows at D = 1024 in float), within
@@ -152,6 +156,13 @@ void map_rows(ExecutionSpace const& exec, PlanarCoefficients<T> const& stack, bo
 }
 
 template <class ExecutionSpace, class T>
+void map_rows(ExecutionSpace const& exec, AffineCoefficients const& layer, bool as_fitted,
+              StridedMatrix<T> const& rows, StridedVector<T> const& log_det) {
+  impl::affine_map(exec, layer, as_fitted ? MapDirection::forward : MapDirection::inverse,
+                   as_const(rows), rows, log_det);
+}
+
+template <class ExecutionSpace, class T>
 void score_rows(ExecutionSpace const& exec, FlowState<T> const& flow, ChunkMemory<T> const& memory,
                 bool keep) {
   constexpr double half_log_two_pi = 0.91893853320467274178;
@@ -233,8 +244,7 @@ void run_flow(ExecutionSpace const& exec, FlowCall<Storage, T> const& call) {
       nothing.dim = call.flow.dim;
       return run_in_registers(exec, nothing, call);
     }
-    return std::visit([&](auto const& stack) { run_in_registers(exec, stack, call); },
-                      call.flow.layers[0]);
+    return run_in_registers(exec, std::get<PlanarCoefficients<T>>(call.flow.layers[0]), call);
   }
   std::int64_t const step = call.flow.workspace_rows;
   for (std::int64_t first = 0; first < call.rows; first += step)

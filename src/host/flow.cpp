@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "affine.hpp"
 #include "normal.hpp"
 #include "planar_map.hpp"
 #include "simd.hpp"
@@ -39,6 +40,15 @@ void map_tile(PlanarCoefficients<T> const& stack, bool as_fitted,
     run(PlanarForward<T, T>{stack, from, tile, log_det});
   else
     run(PlanarInverse<T, T>{stack, from, tile, log_det});
+}
+
+template <class T>
+void map_tile(AffineCoefficients const& layer, bool as_fitted, StridedMatrix<T const> const& from,
+              StridedMatrix<T> const& tile, StridedVector<T> const& log_det) {
+  affine_rows(layer, as_fitted ? MapDirection::forward : MapDirection::inverse, from, tile);
+  if (log_det.data == nullptr) return;
+  T const sum = static_cast<T>(as_fitted ? *layer.log_volume : -*layer.log_volume);
+  std::fill(log_det.data, log_det.data + tile.extent0, sum);
 }
 
 /// All layers, from rows to a tile, in the order of the call. `log_det` (tile.extent0), null if not

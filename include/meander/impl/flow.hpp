@@ -6,6 +6,7 @@
 #include <variant>
 
 #include <meander/base.hpp>
+#include <meander/impl/affine.hpp>
 #include <meander/impl/planar_coefficients.hpp>
 #include <meander/impl/strided.hpp>
 
@@ -22,7 +23,7 @@ struct NormalBase {
 
 /// The layers of one family, prepared. A further flow family adds an alternative.
 template <class T>
-using FlowLayer = std::variant<PlanarCoefficients<T>>;
+using FlowLayer = std::variant<PlanarCoefficients<T>, AffineCoefficients>;
 
 /// A flow as src/ reads it. What it points to belongs to the Flow.
 template <class T>

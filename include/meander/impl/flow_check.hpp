@@ -24,12 +24,20 @@ void check_layer_dim(std::size_t layer, std::int64_t dim, std::int64_t expected)
 /// The length of loc where there is no layer: 1 to max_dim.
 std::int32_t checked_dim(std::int64_t dim, std::int64_t max_dim);
 
+/// The only layer of a flow is a stack of planar ones.
+void check_has_gradient(char const* function, bool is_planar);
+
 /// Every layer can run the way it was fitted, and backwards where it is known to be invertible.
 template <class Flow>
 void check_map_exists(char const* function, Flow const& flow, bool to_data) {
   if (to_data == (flow.direction() == Direction::generative)) return;
   for (auto const& layer : flow.layers())
-    std::visit([&](auto const& stack) { check_invertible(function, stack.options()); }, layer);
+    std::visit(
+        [&](auto const& stack) {
+          // An affine layer has no options, and an inverse.
+          if constexpr (requires { stack.options(); }) check_invertible(function, stack.options());
+        },
+        layer);
 }
 
 /// What the compiler can see of a batch of rows.

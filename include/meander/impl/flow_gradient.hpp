@@ -9,6 +9,7 @@
 
 #include <meander/direction.hpp>
 #include <meander/impl/check.hpp>
+#include <meander/impl/flow_check.hpp>
 #include <meander/impl/map_direction.hpp>
 #include <meander/impl/planar_vjp.hpp>
 #include <meander/impl/view_traits.hpp>
@@ -20,7 +21,9 @@ template <class Flow>
 auto const& single_stack(char const* function, Flow const& flow) {
   check_extent(function, "flow", "the number of stacks",
                static_cast<std::int64_t>(flow.layers().size()), 1, "all that has gradients so far");
-  return std::get<0>(flow.layers().front());
+  auto const& layer = flow.layers().front();
+  check_has_gradient(function, layer.index() == 0);
+  return std::get<0>(layer);
 }
 
 /// Makes the call one of the log-density of the flow at the rows that it reads.
