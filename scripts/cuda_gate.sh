@@ -8,7 +8,8 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/common.sh"
 
 # The files that hold kernels. Those of src/host and src/cli are compiled by the host compiler only.
-kernel_sources=("$root"/src/affine.cpp "$root"/src/planar*.cpp "$root"/src/flow*.cpp "$root"/src/random.cpp)
+kernel_sources=("$root"/src/affine.cpp "$root"/src/planar*.cpp "$root"/src/flow*.cpp "$root"/src/adam.cpp "$root"/src/importance.cpp
+  "$root"/src/random.cpp "$root"/src/reverse_kl.cpp "$root"/src/trainer.cpp "$root"/src/trainer_rows.cpp)
 arch=sm_90
 # The macros of a Kokkos configured for that architecture.
 kokkos_macros=(KOKKOS_ENABLE_CUDA KOKKOS_ARCH_HOPPER KOKKOS_ARCH_HOPPER90)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <meander/initial_model.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include <meander/impl/flow_check.hpp>
@@ -51,6 +53,16 @@ class Normals {
   double normals_[4]   = {};
 };
 
+/// The w.u for which a layer is the identity: there the constraint gives w.u_hat = 0.
+double identity(Constraint constraint) {
+  switch (constraint) {
+    case Constraint::softplus: return 0.5413248546129181;      // log(e - 1)
+    case Constraint::log_softplus: return 1.5205939171727694;  // log(exp(e - 1) - 1)
+    case Constraint::none: break;
+  }
+  return 0;
+}
+
 void check(std::int64_t count, char const* name) {
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
   if (count < 1 || count > most)
@@ -83,8 +95,13 @@ Model initial_planar_model(std::int64_t num_layers, std::int64_t dim, Direction 
     Normals normals(seed, static_cast<std::uint64_t>(l));
     for (std::int64_t d = 0; d < dim; ++d)
       layers.w.push_back(options.w_scale / root * normals.next());
+    auto const w         = layers.w.end() - dim;
+    double const squares = std::inner_product(w, layers.w.end(), w, 0.0);
+    // A w that happens to be short must not make u long.
+    double const bounded = std::max(squares, options.w_scale * options.w_scale / 4);
+    double const along_w = bounded > 0 ? identity(options.planar.constraint) / bounded : 0.0;
     for (std::int64_t d = 0; d < dim; ++d)
-      layers.u.push_back(options.u_scale / root * normals.next());
+      layers.u.push_back(along_w * w[d] + options.u_scale / root * normals.next());
     layers.b.push_back(options.b_scale * normals.next());
   }
   Model model;

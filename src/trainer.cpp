@@ -76,30 +76,32 @@ Doubles<typename ExecutionSpace::memory_space> allocate(ExecutionSpace const& ex
       Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, label), std::size_t(size));
 }
 
-template <class ExecutionSpace>
-void to_device(ExecutionSpace const& exec, std::vector<double> const& from, double* to) {
-  Kokkos::deep_copy(exec, UnmanagedDoubles<typename ExecutionSpace::memory_space>(to, from.size()),
+/// To the first elements of a View.
+template <class ExecutionSpace, class View>
+void to_device(ExecutionSpace const& exec, std::vector<double> const& from, View const& to) {
+  Kokkos::deep_copy(exec, UnmanagedDoubles<typename View::memory_space>(to.data(), from.size()),
                     Kokkos::View<double const*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(
                         from.data(), from.size()));
   exec.fence("meander::Trainer: the host's numbers may be freed");
 }
 
-template <class ExecutionSpace>
-std::vector<double> to_host(ExecutionSpace const& exec, double* from, std::int64_t size) {
-  std::vector<double> to(static_cast<std::size_t>(size));
+template <class ExecutionSpace, class View>
+std::vector<double> to_host(ExecutionSpace const& exec, View const& from) {
+  std::vector<double> to(from.size());
   Kokkos::deep_copy(exec, UnmanagedDoubles<Kokkos::HostSpace>(to.data(), to.size()),
-                    UnmanagedDoubles<typename ExecutionSpace::memory_space>(from, to.size()));
+                    UnmanagedDoubles<typename View::memory_space>(from.data(), to.size()));
   exec.fence("meander::Trainer: numbers are about to be read on the host");
   return to;
 }
 
-template <class ExecutionSpace, class Parameters>
-Parameters views(double* values, std::int64_t layers, std::int64_t dim) {
+/// w, u and b as parts of a View.
+template <class Parameters, class View>
+Parameters views(View const& values, std::int64_t layers, std::int64_t dim) {
   auto const l = static_cast<std::size_t>(layers), d = static_cast<std::size_t>(dim);
   Parameters result;
-  result.w = decltype(result.w)(values, l, d);
-  result.u = decltype(result.u)(values + l * d, l, d);
-  result.b = decltype(result.b)(values + 2 * l * d, l);
+  result.w = decltype(result.w)(values.data(), l, d);
+  result.u = decltype(result.u)(values.data() + l * d, l, d);
+  result.b = decltype(result.b)(values.data() + 2 * l * d, l);
   return result;
 }
 
@@ -188,6 +190,21 @@ class Stopwatch {
 
 std::uint64_t validation_seed(std::uint64_t seed) { return ~seed; }
 
+TrainingKind reverse_kl_kind(TrainerOptions const& options, ReverseKlTraining const& training) {
+  training.check();
+  if (options.batch < 1)
+    refuse(trainer, "options.batch is ", options.batch,
+           ", expected the number of rows that a step of reverse KL draws, 1 or more");
+  TrainingKind kind;
+  kind.settings      = {{run_kind, "reverse_kl"},
+                        {"run.path_gradient", training.path_gradient ? "true" : "false"},
+                        {"run.beta_start", setting(training.beta_start)},
+                        {"run.beta_steps", setting(training.beta_steps)},
+                        {"run.validation_batch", setting(training.validation_batch)}};
+  kind.rows_per_step = double(options.batch);
+  return kind;
+}
+
 template <class Compute, class ExecutionSpace>
 struct TrainerState {
   using trainer_type    = Trainer<Compute, ExecutionSpace>;
@@ -197,7 +214,8 @@ struct TrainerState {
   using flow_type       = typename trainer_type::flow_type;
   using stack_type      = PlanarStack<Compute, ExecutionSpace>;
   using workspace_type  = PlanarVjpWorkspace<Compute, ExecutionSpace>;
-  using loss_type       = Kokkos::View<double, memory_space, Kokkos::MemoryUnmanaged>;
+  using loss_type       = typename trainer_type::loss_type;
+  using run_type        = typename trainer_type::run_type;
 
   ExecutionSpace exec;
   TrainerOptions options;
@@ -218,8 +236,8 @@ struct TrainerState {
   Settings resumed_settings;
   std::string resumed;  ///< the checkpoint that the next run goes on from
 
-  TrainerState(ExecutionSpace const& exec_, Model const& initial, TrainerOptions const& options_)
-      : exec(exec_),
+  TrainerState(ExecutionSpace exec_, Model const& initial, TrainerOptions const& options_)
+      : exec(std::move(exec_)),
         options(checked(options_)),
         frame(initial),
         layers(planar_layers(initial).count),
@@ -230,10 +248,10 @@ struct TrainerState {
         best(allocate(exec, "meander::Trainer::best", count)),
         losses(allocate(exec, "meander::Trainer::losses", options.report_interval)),
         validation(allocate(exec, "meander::Trainer::validation_loss", 1)),
-        parameters(views<ExecutionSpace, parameters_type>(values.data(), layers, dim)),
-        grad_parameters(views<ExecutionSpace, parameters_type>(gradients.data(), layers, dim)),
+        parameters(views<parameters_type>(values, layers, dim)),
+        grad_parameters(views<parameters_type>(gradients, layers, dim)),
         adam(exec, layers, dim, options.adam),
-        stack(first_stack(exec, initial, values.data(), parameters)),
+        stack(first_stack(exec, initial, values, parameters)),
         flow(make(exec, initial, stack)) {
     auto& own = std::get<PlanarLayers>(frame.layers.front());
     own.w.clear();
@@ -246,8 +264,8 @@ struct TrainerState {
     run_settings[run_kind] = "step";
   }
 
-  static stack_type first_stack(ExecutionSpace const& exec, Model const& initial, double* values,
-                                parameters_type const& parameters) {
+  static stack_type first_stack(ExecutionSpace const& exec, Model const& initial,
+                                doubles const& values, parameters_type const& parameters) {
     auto const& layers = planar_layers(initial);
     to_device(exec, flat(layers), values);
     return stack_type(exec, parameters, layers.options);
@@ -259,8 +277,8 @@ struct TrainerState {
     auto const loc = allocate(exec, "meander::Trainer::base", std::int64_t(base->loc.size()));
     auto const log_scale =
         allocate(exec, "meander::Trainer::base", std::int64_t(base->log_scale.size()));
-    to_device(exec, base->loc, loc.data());
-    to_device(exec, base->log_scale, log_scale.data());
+    to_device(exec, base->loc, loc);
+    to_device(exec, base->log_scale, log_scale);
     flow_type const flow(exec, DiagonalNormalParameters{loc, log_scale}, stack, initial.direction);
     exec.fence("meander::Trainer: the base's parameters are about to be freed");
     return flow;
@@ -303,17 +321,17 @@ struct TrainerState {
   }
 
   template <class Storage>
-  void likelihood(StridedMatrix<Storage const> const& rows, double* loss) const {
+  void likelihood(StridedMatrix<Storage const> const& rows, loss_type const& loss) const {
     negative_log_likelihood(exec, *workspace, flow, parameters, rows_view<ExecutionSpace>(rows),
-                            loss_type(loss), grad_parameters);
+                            loss, grad_parameters);
   }
 
   template <class Loss>
   void take_step(Loss const& loss_and_gradients) {
-    auto const step    = progress.step;
-    double* const loss = losses.data() + step % options.report_interval;
+    auto const step = progress.step;
+    loss_type const loss(losses.data() + step % options.report_interval);
     loss_and_gradients(step, loss);
-    adam.step(exec, options.learning_rate.at(step), parameters, grad_parameters, loss_type(loss));
+    adam.step(exec, options.learning_rate.at(step), parameters, grad_parameters, loss);
     stack.refresh(exec, parameters);
     ++progress.step;
     kept_losses = std::min(kept_losses + 1, options.report_interval);
@@ -321,7 +339,7 @@ struct TrainerState {
 
   /// Losses of the last steps, oldest first.
   std::vector<double> last_losses(std::int64_t wanted) const {
-    auto const ring  = to_host(exec, losses.data(), options.report_interval);
+    auto const ring  = to_host(exec, losses);
     auto const first = progress.step - wanted;
     std::vector<double> result;
     for (std::int64_t i = 0; i < wanted; ++i)
@@ -329,16 +347,16 @@ struct TrainerState {
     return result;
   }
 
-  double validation_loss(TrainingRun const& run) const {
-    run.validation_loss(validation.data());
-    return to_host(exec, validation.data(), 1).front();
+  double validation_loss(run_type const& run) const {
+    run.validation_loss(loss_type(validation.data()));
+    return to_host(exec, validation).front();
   }
 
   static bool is_better(double loss, double best_loss) {
     return loss < best_loss || (std::isnan(best_loss) && !std::isnan(loss));
   }
 
-  void validate(TrainingRun const& run) {
+  void validate(run_type const& run) {
     double const loss              = validation_loss(run);
     progress.validation_loss       = loss;
     progress.point_validation_loss = loss;
@@ -355,8 +373,8 @@ struct TrainerState {
             options.learning_rate.at(progress.step - 1), progress.point_validation_loss};
   }
 
-  void begin(TrainingRun const& run) {
-    run_settings = run.settings;
+  void begin(run_type const& run) {
+    run_settings = run.kind.settings;
     if (!resumed.empty()) {
       auto const where = std::exchange(resumed, {});
       compare_settings(where, resumed_settings, run_settings, "run.");
@@ -381,8 +399,8 @@ struct TrainerState {
     throw TrainingError(text);
   }
 
-  TrainingReport report(TrainingPoint const& point, AdamProgress const& counts,
-                        TrainingRun const& run, std::int64_t began, double seconds) const {
+  TrainingReport report(TrainingPoint const& point, AdamProgress const& counts, run_type const& run,
+                        std::int64_t began, double seconds) const {
     TrainingReport result{};
     result.point                 = point;
     result.point.validation_loss = progress.validation_loss;
@@ -393,13 +411,13 @@ struct TrainerState {
     result.undone_steps          = counts.undone;
     result.refused_steps         = counts.refused;
     result.seconds               = seconds;
-    result.rows_per_second       = run.rows_per_step * double(progress.step - began) / seconds;
+    result.rows_per_second       = run.kind.rows_per_step * double(progress.step - began) / seconds;
     return result;
   }
 
   /// What is looked at once more after the last step is not part of the run that can be resumed:
   /// resumed to more steps, it must not show where it was cut.
-  TrainingResult finish(TrainingRun const& run, ReportFunction const& to_report, std::int64_t began,
+  TrainingResult finish(run_type const& run, ReportFunction const& to_report, std::int64_t began,
                         double seconds, bool interrupted) {
     auto const counts = adam.progress(exec);
     if (counts.taken == 0 && progress.step > 0)
@@ -408,7 +426,7 @@ struct TrainerState {
     TrainingResult result{};
     bool const validated = progress.step == 0 || (options.validation_interval > 0 &&
                                                   progress.step % options.validation_interval == 0);
-    auto const last      = to_host(exec, values.data(), count);
+    auto const last      = to_host(exec, values);
     auto best_values     = last;
     if (run.validation_loss && !validated) {
       double const loss              = validation_loss(run);
@@ -420,7 +438,7 @@ struct TrainerState {
       }
     }
     if (run.validation_loss && progress.best_step != progress.step)
-      best_values = to_host(exec, best.data(), count);
+      best_values = to_host(exec, best);
     auto const left = progress.step % options.report_interval;
     if (left > 0) {
       history.push_back(point(std::min(left, kept_losses)));
@@ -448,10 +466,10 @@ struct TrainerState {
     c.settings = settings;
     c.settings.insert(run_settings.begin(), run_settings.end());
     c.progress   = progress;
-    c.parameters = to_host(exec, values.data(), count);
-    if (!std::isnan(progress.best_validation_loss)) c.best = to_host(exec, best.data(), count);
+    c.parameters = to_host(exec, values);
+    if (!std::isnan(progress.best_validation_loss)) c.best = to_host(exec, best);
     c.base   = base();
-    c.adam   = to_host(exec, adam.state().data(), adam.layout().size);
+    c.adam   = to_host(exec, adam.state());
     c.losses = last_losses(std::min(kept_losses, progress.step % options.report_interval));
     for (auto const& p : history)
       c.history.insert(c.history.end(),
@@ -481,10 +499,10 @@ struct TrainerState {
     for (std::size_t i = 0; i < c.history.size(); i += history_columns)
       history.push_back({static_cast<std::int64_t>(c.history[i]), c.history[i + 1],
                          c.history[i + 2], c.history[i + 3]});
-    to_device(exec, c.parameters, values.data());
-    if (!c.best.empty()) to_device(exec, c.best, best.data());
-    to_device(exec, c.adam, adam.state().data());
-    to_device(exec, c.losses, losses.data());
+    to_device(exec, c.parameters, values);
+    if (!c.best.empty()) to_device(exec, c.best, best);
+    to_device(exec, c.adam, adam.state());
+    to_device(exec, c.losses, losses);
     stack.refresh(exec, parameters);
   }
 
@@ -513,11 +531,11 @@ Model model_of_parameters(ExecutionSpace const& exec, StridedMatrix<Parameter co
   check_extent(trainer, "b", "extent 0", b.extent0, w.extent0, "extent 0 of w");
   auto const matrix = w.extent0 * w.extent1;
   auto const values = allocate(exec, "meander::Trainer::copy", 2 * matrix + b.extent0);
-  flatten<ExecutionSpace, Parameter>(exec, w, values.data());
-  flatten<ExecutionSpace, Parameter>(exec, u, values.data() + matrix);
+  flatten<ExecutionSpace, Parameter>(exec, w, {values.data(), matrix, 1});
+  flatten<ExecutionSpace, Parameter>(exec, u, {values.data() + matrix, matrix, 1});
   flatten<ExecutionSpace, Parameter>(exec, {b.data, b.extent0, 1, b.stride0, 1},
-                                     values.data() + 2 * matrix);
-  auto const all = to_host(exec, values.data(), 2 * matrix + b.extent0);
+                                     {values.data() + 2 * matrix, b.extent0, 1});
+  auto const all = to_host(exec, values);
   PlanarLayers layers;
   layers.count   = w.extent0;
   layers.dim     = w.extent1;
@@ -581,7 +599,7 @@ auto Trainer<Compute, ExecutionSpace>::grad_parameters() const -> parameters_typ
 
 template <class Compute, class ExecutionSpace>
 Model Trainer<Compute, ExecutionSpace>::model() const {
-  return state_->model_of(impl::to_host(state_->exec, state_->values.data(), state_->count));
+  return state_->model_of(impl::to_host(state_->exec, state_->values));
 }
 
 template <class Compute, class ExecutionSpace>
@@ -605,12 +623,18 @@ ExecutionSpace const& Trainer<Compute, ExecutionSpace>::execution_space_instance
 }
 
 template <class Compute, class ExecutionSpace>
+void Trainer<Compute, ExecutionSpace>::take_step(
+    std::function<void(std::int64_t, loss_type const&)> const& loss_and_gradients) {
+  state_->take_step(loss_and_gradients);
+}
+
+template <class Compute, class ExecutionSpace>
 template <class Storage>
 void Trainer<Compute, ExecutionSpace>::step_on(impl::StridedMatrix<Storage const> rows) {
   auto& s            = *state_;
   auto const checked = s.checked_rows("rows", rows);
   s.reserve(checked.extent0);
-  s.take_step([&](std::int64_t, double* loss) { s.likelihood(checked, loss); });
+  s.take_step([&](std::int64_t, loss_type const& loss) { s.likelihood(checked, loss); });
 }
 
 template <class Compute, class ExecutionSpace>
@@ -652,21 +676,23 @@ TrainingResult Trainer<Compute, ExecutionSpace>::fit(
   bool const all_rows = options.batch == 0 || options.batch >= train.extent0;
   auto const batch    = all_rows ? train.extent0 : options.batch;
   s.reserve(std::max(batch, held_out.extent0));
-  impl::TrainingRun run;
-  run.settings      = {{impl::run_kind, "maximum_likelihood"},
-                       {"run.storage", impl::name_of<Storage>()},
-                       {"run.train_rows", impl::setting(train.extent0)},
-                       {"run.validation_rows", impl::setting(held_out.extent0)}};
-  run.rows_per_step = double(batch);
+  run_type run;
+  run.kind.settings      = {{impl::run_kind, "maximum_likelihood"},
+                            {"run.storage", impl::name_of<Storage>()},
+                            {"run.train_rows", impl::setting(train.extent0)},
+                            {"run.validation_rows", impl::setting(held_out.extent0)}};
+  run.kind.rows_per_step = double(batch);
   if (held_out.extent0 > 0)
-    run.validation_loss = [&](double* loss) { s.likelihood(held_out, loss); };
+    run.validation_loss = [&](loss_type const& loss) { s.likelihood(held_out, loss); };
   if (all_rows) {
-    run.loss_and_gradients = [&](std::int64_t, double* loss) { s.likelihood(train, loss); };
+    run.loss_and_gradients = [&](std::int64_t, loss_type const& loss) {
+      s.likelihood(train, loss);
+    };
     return this->run(run, report);
   }
   auto const gathered    = rows_of("meander::Trainer::batch", batch);
   auto const to          = impl::strided_matrix(gathered);
-  run.loss_and_gradients = [&](std::int64_t step, double* loss) {
+  run.loss_and_gradients = [&](std::int64_t step, loss_type const& loss) {
     impl::RowStream const stream(options.seed, std::uint64_t(step) * std::uint64_t(batch),
                                  std::uint64_t(train.extent0));
     impl::gather_rows(s.exec, stream, train, to);
@@ -676,7 +702,7 @@ TrainingResult Trainer<Compute, ExecutionSpace>::fit(
 }
 
 template <class Compute, class ExecutionSpace>
-TrainingResult Trainer<Compute, ExecutionSpace>::run(impl::TrainingRun const& run,
+TrainingResult Trainer<Compute, ExecutionSpace>::run(run_type const& run,
                                                      ReportFunction const& report) {
   auto& s             = *state_;
   auto& at            = s.progress;

@@ -44,11 +44,12 @@ struct GatherRows {
 template <class T>
 struct Flatten {
   StridedMatrix<T const> from;
-  double* to;
+  StridedVector<double> to;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     std::int64_t const row = i / from.extent1;
-    to[i] = double(from.data[row * from.stride0 + (i - row * from.extent1) * from.stride1]);
+    to.data[i * to.stride0] =
+        double(from.data[row * from.stride0 + (i - row * from.extent1) * from.stride1]);
   }
 };
 
@@ -72,7 +73,7 @@ void gather_rows(ExecutionSpace const& exec, RowStream const& stream,
 }
 
 template <class ExecutionSpace, class T>
-void flatten(ExecutionSpace const& exec, StridedMatrix<T const> from, double* to) {
+void flatten(ExecutionSpace const& exec, StridedMatrix<T const> from, StridedVector<double> to) {
   Kokkos::parallel_for("meander::Trainer[flatten]",
                        Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>(
                            exec, 0, from.extent0 * from.extent1),
@@ -82,7 +83,7 @@ void flatten(ExecutionSpace const& exec, StridedMatrix<T const> from, double* to
 #define MEANDER_TRAINER_ROWS_OF(Space, T)                                                     \
   template void gather_rows<Space, T>(Space const&, RowStream const&, StridedMatrix<T const>, \
                                       StridedMatrix<T>);                                      \
-  template void flatten<Space, T>(Space const&, StridedMatrix<T const>, double*);
+  template void flatten<Space, T>(Space const&, StridedMatrix<T const>, StridedVector<double>);
 #define MEANDER_TRAINER_ROWS(Space)     \
   MEANDER_TRAINER_ROWS_OF(Space, float) \
   MEANDER_TRAINER_ROWS_OF(Space, double)

@@ -33,8 +33,8 @@ template <class ExecutionSpace, class Storage>
 void gather_rows(ExecutionSpace const& exec, RowStream const& stream,
                  StridedMatrix<Storage const> from, StridedMatrix<Storage> to);
 
-/// Copies a matrix, row by row, to doubles side by side. Asynchronous.
+/// Copies a matrix, row by row, to a vector of doubles. Asynchronous.
 template <class ExecutionSpace, class T>
-void flatten(ExecutionSpace const& exec, StridedMatrix<T const> from, double* to);
+void flatten(ExecutionSpace const& exec, StridedMatrix<T const> from, StridedVector<double> to);
 
 }  // namespace meander::impl

@@ -477,15 +477,18 @@ TEST(ReverseKlErrors, NameTheArgumentAndWhatWasExpected) {
                 "stack)");
   EXPECT_EQ(message_of([&] { Workspace(exec, flow, -1); }),
             "meander::PlanarVjpWorkspace: argument max_batch is -1, expected a number >= 0");
-  // The path gradient of a generative flow goes back through its layers.
+  // Generative flows draw by what they are, and need no inverse.
   auto unconstrained               = reference::random_stack(2, 3, {}, 3, 0.1);
   unconstrained.options.constraint = meander::Constraint::none;
-  auto const no_inverse =
-      fixture::make_flow<double>({Direction::generative, {unconstrained}, {}, {}});
-  EXPECT_EQ(run(no_inverse, parameters, 0, 5, {}, loss, gradients), "nothing was thrown");
-  EXPECT_NE(run(no_inverse, parameters, 0, 5, {true, 1}, loss, gradients)
-                .find(name + "the stack has the constraint none"),
-            std::string::npos);
+  for (bool const path : {false, true}) {
+    EXPECT_EQ(run(fixture::make_flow<double>({Direction::generative, {unconstrained}, {}, {}}),
+                  parameters, 0, 5, {path, 1}, loss, gradients),
+              "nothing was thrown");
+    EXPECT_NE(run(fixture::make_flow<double>({Direction::normalizing, {unconstrained}, {}, {}}),
+                  parameters, 0, 5, {path, 1}, loss, gradients)
+                  .find(name + "the stack has the constraint none"),
+              std::string::npos);
+  }
 }
 
 }  // namespace

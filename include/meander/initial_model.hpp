@@ -14,11 +14,11 @@ struct InitialOptions {
   PlanarOptions planar;  ///< activation, constraint, epsilon of the layers
   /// Spread of w: its coordinates are normal with this standard deviation over sqrt(D), so that
   /// w.z of standardised rows has it whatever D is. Finite and >= 0.
-  double w_scale = 1;
-  /// The same of u. Small: the flow begins near a map whose log-determinant is that of u = 0.
-  double u_scale = 0.1;
-  /// Spread of b, whose values are normal with this standard deviation.
-  double b_scale = 0.1;
+  double w_scale = 2;
+  /// Spread of u about that vector for which the layer is the identity (u_hat = 0), likewise over
+  /// sqrt(D): however many layers there are, the flow begins near the identity.
+  double u_scale = 0.05;
+  double b_scale = 0.3;  ///< standard deviation of b
 };
 
 /// \brief A flow of random planar layers with the base N(0, I), to begin training from.

@@ -134,18 +134,29 @@ FlowCall<Compute, Compute> reverse_kl_sample(ReverseKlWorkspace<Compute, Space> 
   return call;
 }
 
-/// The gradient of log q by the rows drawn, in their place, and then added to grad.
+/// The rows on the side that the stack's layers were fitted from, where all gradients start.
+template <class Compute, class Space>
+auto stack_rows(ReverseKlWorkspace<Compute, Space> const& workspace,
+                Flow<Compute, Space> const& flow, std::int64_t batch) {
+  bool const generative = flow.direction() == Direction::generative;
+  return first_rows(generative ? workspace.latent() : workspace.rows(), batch);
+}
+
+/// The gradient of log q by the data rows, added to grad. It takes the place of the rows on the
+/// other side.
 template <class Compute, class Space>
 void add_score_of_rows(Space const& exec, ReverseKlWorkspace<Compute, Space> const& workspace,
                        Flow<Compute, Space> const& flow, std::int64_t batch) {
-  auto const rows = first_rows(workspace.rows(), batch);
+  bool const generative = flow.direction() == Direction::generative;
+  auto const score_rows = first_rows(generative ? workspace.rows() : workspace.latent(), batch);
   PlanarVjpCall<Compute, Compute> call;
   score(call, flow, single_stack("meander::reverse_kl", flow));
-  call.from      = as_const(rows);
-  call.grad_from = rows;
+  call.undone    = true;
+  call.from      = as_const(stack_rows(workspace, flow, batch));
+  call.grad_from = score_rows;
   call.memory    = workspace.vjp().memory();
   planar_vjp(exec, call);
-  add_rows<Space, Compute>(exec, as_const(rows), first_rows(workspace.grad(), batch));
+  add_rows<Space, Compute>(exec, as_const(score_rows), first_rows(workspace.grad(), batch));
 }
 
 }  // namespace impl
@@ -212,13 +223,13 @@ void reverse_kl(ExecutionSpace const& exec,
   impl::check_reverse_kl(batch, workspace.max_batch(), options.beta);
   impl::check_first_row(function, first_row, batch);
   impl::check_map_exists(function, flow, true);
-  if (options.path_gradient) impl::check_map_exists(function, flow, false);
 
   impl::PlanarVjpCall<Compute, Compute> call;
   call.stack           = stack.coefficients();
   call.direction       = flow.direction() == Direction::generative ? impl::MapDirection::forward
                                                                    : impl::MapDirection::inverse;
-  call.from            = impl::as_const(impl::first_rows(workspace.latent(), batch));
+  call.undone          = true;
+  call.from            = impl::as_const(impl::stack_rows(workspace, flow, batch));
   call.grad_to         = impl::as_const(impl::first_rows(workspace.grad(), batch));
   call.grad_log_det    = {workspace.grad_log_det(), batch, 1};
   call.memory          = workspace.vjp().memory();

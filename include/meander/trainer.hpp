@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstddef>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,6 +21,7 @@
 #include <meander/learning_rate.hpp>
 #include <meander/model.hpp>
 #include <meander/planar_parameters.hpp>
+#include <meander/reverse_kl.hpp>
 #include <meander/training_error.hpp>
 
 namespace meander {
@@ -147,6 +148,12 @@ class Trainer {
   using vector_type     = Kokkos::View<double*, memory_space, Kokkos::MemoryUnmanaged>;
   using parameters_type = PlanarParameters<matrix_type, matrix_type, vector_type>;
 
+ private:
+  using loss_type = Kokkos::View<double, memory_space, Kokkos::MemoryUnmanaged>;
+  using run_type  = impl::TrainingRun<loss_type>;
+  friend struct impl::TrainerState<Compute, ExecutionSpace>;
+
+ public:
   /// \brief Allocates on `exec` and copies the model, which waits for the copies.
   /// \param[in] exec the instance that everything is queued on
   /// \param[in] initial a model of one run of planar layers, e.g. of initial_planar_model or
@@ -244,7 +251,47 @@ class Trainer {
   /// same target
   template <class Target>
   TrainingResult reverse_kl(Target const& target, ReverseKlTraining const& training = {},
-                            ReportFunction const& report = {});
+                            ReportFunction const& report = {}) {
+    auto const& o = options();
+    run_type run{impl::reverse_kl_kind(o, training), {}, {}};
+    ReverseKlWorkspace<Compute, ExecutionSpace> const workspace(
+        execution_space_instance(), flow(), std::max(o.batch, training.validation_batch));
+    auto const draw = [&](std::uint64_t seed, std::uint64_t first_row, std::int64_t rows,
+                          ReverseKlOptions const& kl, loss_type const& loss) {
+      meander::reverse_kl(execution_space_instance(), workspace, flow(), parameters(), target, seed,
+                          first_row, rows, kl, loss, grad_parameters());
+    };
+    run.loss_and_gradients = [&](std::int64_t step, loss_type const& loss) {
+      draw(o.seed, static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(o.batch), o.batch,
+           {training.path_gradient, training.beta(step)}, loss);
+    };
+    if (training.validation_batch > 0)
+      run.validation_loss = [&](loss_type const& loss) {
+        draw(impl::validation_seed(o.seed), 0, training.validation_batch, {}, loss);
+      };
+    return this->run(run, report);
+  }
+
+  /// \brief One step of reverse KL on the next rows drawn from the flow, as reverse_kl takes them:
+  /// for training inside a simulation. Step i, counted as steps() counts, draws rows
+  /// i * max_batch and on.
+  ///
+  /// Asynchronous as step() is.
+  /// \param[in] workspace for the flow; its max_batch, 1 or more, is the number of rows
+  /// \param[in] target as with reverse_kl
+  /// \param[in] kl path gradient and beta of this step
+  /// \throws std::invalid_argument as meander::reverse_kl does
+  template <class Target>
+  void reverse_kl_step(ReverseKlWorkspace<Compute, ExecutionSpace> const& workspace,
+                       Target const& target, ReverseKlOptions const& kl = {}) {
+    take_step([&](std::int64_t step, loss_type const& loss) {
+      auto const rows = workspace.max_batch();
+      meander::reverse_kl(execution_space_instance(), workspace, flow(), parameters(), target,
+                          options().seed,
+                          static_cast<std::uint64_t>(step) * static_cast<std::uint64_t>(rows), rows,
+                          kl, loss, grad_parameters());
+    });
+  }
 
   /// \brief Reads a checkpoint, so that the next run goes on from it: the same call as the one that
   /// was interrupted gives what it would have given, bit for bit.
@@ -325,7 +372,8 @@ class Trainer {
                      impl::StridedMatrix<Storage const> const* validation,
                      ReportFunction const& report);
 
-  TrainingResult run(impl::TrainingRun const& run, ReportFunction const& report);
+  TrainingResult run(run_type const& run, ReportFunction const& report);
+  void take_step(std::function<void(std::int64_t, loss_type const&)> const& loss_and_gradients);
 
   std::unique_ptr<impl::TrainerState<Compute, ExecutionSpace>> state_;
 };

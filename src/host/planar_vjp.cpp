@@ -496,7 +496,7 @@ void run_tile(PlanarVjpCall<Storage, T> const& call, Slot<T> const& slot, std::i
     std::int64_t const from = first + std::int64_t(block) * rows;
     T* const z              = slot.z + slot.at_rows(block);
     load_tile<vectors>(call.from, from, rest(block), z);
-    if (call.direction == MapDirection::inverse) {
+    if (call.direction == MapDirection::inverse && !call.undone) {
       auto const matrix = block_matrix(z, c.dim);
       PlanarInverse<T, T> const inverse{c, as_const(matrix), matrix, {}};
       inverse.run(0, rows, inverse.rows_per_tile(1));

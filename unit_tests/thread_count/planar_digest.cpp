@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Prints a digest of every bit of forward's y and log_det, and of what inverse makes of z, for a
-// list of cases, one line each: same_digest.cmake compares what different numbers of threads print.
-// The first line says how many the host has.
+// Prints a digest of every bit of forward's y and log_det, of what inverse makes of z, and of the
+// parameters after training, for a list of cases, one line each: same_digest.cmake compares what
+// different numbers of threads print. The first line says how many the host has.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <meander/planar.hpp>
+#include <meander/trainer.hpp>
 
 namespace {
 
@@ -88,6 +89,32 @@ void digest_all(char const* name) {
     }
 }
 
+/// The parameters after some steps in minibatches, several chunks long, and on all rows.
+template <class Compute>
+void digest_training(char const* name) {
+  space const exec;
+  constexpr int layers = 7, dim = 5, rows = 3001;
+  Kokkos::View<float**, Kokkos::LayoutLeft, space> const train("train", rows, dim);
+  fill(train, 1.5, 5);
+  for (int const batch : {700, 0}) {
+    meander::TrainerOptions options;
+    options.steps               = 20;
+    options.batch               = batch;
+    options.validation_fraction = 0.2;
+    options.adam.max_grad_norm  = 1;
+    meander::Trainer<Compute> trainer(
+        exec, meander::initial_planar_model(layers, dim, meander::Direction::normalizing, 6),
+        options);
+    trainer.maximum_likelihood(train);
+    Digest digest;
+    digest.add(trainer.parameters().w);
+    digest.add(trainer.parameters().u);
+    digest.add(trainer.parameters().b);
+    std::printf("training %s L=%d D=%d B=%d of %d %016llx\n", name, layers, dim, batch, rows,
+                static_cast<unsigned long long>(digest.value()));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,4 +123,6 @@ int main(int argc, char** argv) {
   digest_all<float, float>("float/float");
   digest_all<double, double>("double/double");
   digest_all<float, double>("float/double");
+  digest_training<float>("float/float");
+  digest_training<double>("float/double");
 }

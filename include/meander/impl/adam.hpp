@@ -30,15 +30,14 @@ struct AdamLayout {
   static constexpr std::int64_t chunk = 4096;
 
   std::int64_t layers, dim, count, chunks;
-  std::int64_t numbers, before, parts, first, second, undo, undo_first, undo_second, size;
+  std::int64_t numbers = 0, before = adam_numbers;
+  std::int64_t parts, first, second, undo, undo_first, undo_second, size;
 
   AdamLayout(std::int64_t layers_, std::int64_t dim_)
       : layers(layers_),
         dim(dim_),
         count(layers * (2 * dim + 1)),
         chunks((count + chunk - 1) / chunk),
-        numbers(0),
-        before(adam_numbers),
         parts(2 * std::int64_t(adam_numbers)),
         first(parts + chunks),
         second(first + count),

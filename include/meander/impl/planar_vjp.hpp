@@ -86,7 +86,8 @@ void check_vjp_batch(char const* function, char const* argument, std::int64_t ba
 
 /// What one call asks for: `from` is read by the map of that direction; grad_to and grad_log_det
 /// are the gradients by what it gives. Where `scored` they are null, and those of the log-density:
-/// of the base at the row that the map gives, and one.
+/// of the base at the row that the map gives, and one. Where `undone` the rows of the inverse have
+/// been through it: `from` holds what it gives.
 template <class Storage, class Compute>
 struct PlanarVjpCall {
   PlanarCoefficients<Compute> stack;
@@ -96,6 +97,7 @@ struct PlanarVjpCall {
   StridedMatrix<Storage> grad_from;  ///< null: not wanted
   bool with_parameters = false;
   bool scored          = false;
+  bool undone          = false;
   NormalBase<Compute> base;
   PlanarVjpMemory<Compute> memory;
 };

@@ -13,18 +13,27 @@
 #include <meander/model.hpp>
 #include <meander/planar_options.hpp>
 
-namespace meander::impl {
+namespace meander {
 
-/// What one kind of training differs in from another.
-struct TrainingRun {
-  /// What a run must have in common with the one that it resumes, beside the options: name and
-  /// value.
+struct ReverseKlTraining;
+struct TrainerOptions;
+
+namespace impl {
+
+/// What a run is to have in common with the one that it resumes, beside the options (name and
+/// value), and how fast it goes.
+struct TrainingKind {
   std::map<std::string, std::string> settings;
   double rows_per_step = 0;
-  /// Queues what gives the loss of a step (where `loss` points) and its gradients.
-  std::function<void(std::int64_t step, double* loss)> loss_and_gradients;
-  /// Queues what gives the validation loss; null where there is none.
-  std::function<void(double* loss)> validation_loss;
+};
+
+/// What one kind of training differs in from another. Both functions queue work; `Loss` is a View
+/// of rank 0.
+template <class Loss>
+struct TrainingRun {
+  TrainingKind kind;
+  std::function<void(std::int64_t step, Loss const& loss)> loss_and_gradients;
+  std::function<void(Loss const& loss)> validation_loss;  ///< null where there is no validation
 };
 
 /// A Model of raw parameters in device memory. Waits for `exec`.
@@ -40,4 +49,9 @@ struct TrainerState;
 /// The seed of validation rows that are drawn, and a name for the order that splits rows.
 std::uint64_t validation_seed(std::uint64_t seed);
 
-}  // namespace meander::impl
+/// \throws std::invalid_argument if the options do not fit
+TrainingKind reverse_kl_kind(TrainerOptions const& options, ReverseKlTraining const& training);
+
+}  // namespace impl
+
+}  // namespace meander
