@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "axes.hpp"
 #include "checks.hpp"
 #include "commands.hpp"
 #include "flow_job.hpp"
@@ -25,9 +26,6 @@ namespace {
 
 constexpr int side       = 400;  // pixels of a panel
 constexpr int top_margin = 48, bottom_margin = 48;
-constexpr int tick_length = 6, tick_space = 6;
-constexpr Colour ink   = {40, 40, 48};
-constexpr Colour paper = {255, 255, 255};
 
 struct DensityArguments {
   std::string before, after, model, out;
@@ -36,11 +34,6 @@ struct DensityArguments {
   std::vector<double> range;
   std::optional<int> bins;
   ModelArguments options;
-};
-
-/// \brief The interval both axes of both panels show.
-struct Range {
-  double low, high;
 };
 
 /// \brief Calls visit(x, y) for every row whose two coordinates are finite.
@@ -123,17 +116,12 @@ Field smooth_and_transpose(Field const& field, double sigma) {
   return result;
 }
 
-/// \brief Where a coordinate lies, in pixels from the left (or the bottom) of a panel.
-double pixel_of(double value, Range range) {
-  return (value - range.low) / (range.high - range.low) * side;
-}
-
 /// \brief The share of the rows in each pixel.
 Field shares(NpyReader const& file, std::vector<std::uint64_t> const& columns, Range range) {
   Field field(std::size_t{side} * side, 0.0);
   for_each_point(file, columns, 1, [&](double x, double y) {
-    double const column = pixel_of(x, range);
-    double const row    = side - pixel_of(y, range);
+    double const column = pixel_of(x, range, side);
+    double const row    = side - pixel_of(y, range, side);
     if (column < 0 || column >= side || row < 0 || row >= side) return;
     field[cell(static_cast<int>(column), static_cast<int>(row))] += 1;
   });
@@ -239,8 +227,8 @@ void draw_points(Picture& picture, int left, NpyReader const& file,
   constexpr double strength           = 0.35;
   if (file.rows() > most_points) return;
   for_each_point(file, columns, 1, [&](double x, double y) {
-    double const column = pixel_of(x, range);
-    double const row    = side - pixel_of(y, range);
+    double const column = pixel_of(x, range, side);
+    double const row    = side - pixel_of(y, range, side);
     if (column < 1 || column >= side - 1 || row < 1 || row >= side - 1) return;
     for (int const dy : {0, 1}) {
       for (int const dx : {0, 1}) {
@@ -249,43 +237,6 @@ void draw_points(Picture& picture, int left, NpyReader const& file,
       }
     }
   });
-}
-
-double tick_step(Range range) {
-  double const rough = (range.high - range.low) / 5;
-  double const power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (double const factor : {1.0, 2.0, 5.0}) {
-    if (factor * power >= rough) return factor * power;
-  }
-  return 10 * power;
-}
-
-std::string tick_text(double value) {
-  std::array<char, 32> text = {};
-  std::snprintf(text.data(), text.size(), "%g", value);
-  return text.data();
-}
-
-int text_width(std::string const& text) {
-  return static_cast<int>(text.size()) * Picture::glyph_width - Picture::glyph_width / 6;
-}
-
-struct Tick {
-  int at;  ///< pixels from the left (or the bottom) of a panel
-  std::string text;
-};
-
-std::vector<Tick> ticks_of(Range range) {
-  double const step = tick_step(range);
-  auto const first  = static_cast<std::int64_t>(std::ceil(range.low / step));
-  auto const last   = static_cast<std::int64_t>(std::floor(range.high / step));
-  std::vector<Tick> ticks;
-  for (auto i = first; i <= last; ++i) {
-    double const value = static_cast<double>(i) * step;
-    auto const at      = static_cast<int>(std::lround(pixel_of(value, range)));
-    if (at >= 0 && at < side) ticks.push_back({at, tick_text(value)});
-  }
-  return ticks;
 }
 
 /// \brief Where the panels lie: as far apart, and from the picture's borders, as labels need.
@@ -313,11 +264,8 @@ void draw_axes(Picture& picture, int left, std::vector<Tick> const& ticks,
   picture.text(left + (side - text_width(title)) / 2, (top_margin - Picture::glyph_height) / 2,
                title, ink);
   for (auto const& [at, text] : ticks) {
-    // A minus sign is not seen as part of the width.
-    int const sign = text.starts_with('-') ? Picture::glyph_width / 2 : 0;
     picture.fill(left + at, bottom, 1, tick_length, ink);
-    picture.text(left + at - text_width(text) / 2 - sign, bottom + tick_length + tick_space, text,
-                 ink);
+    picture.text(left + at - left_of_tick(text), bottom + tick_length + tick_space, text, ink);
     picture.fill(left - tick_length, bottom - 1 - at, tick_length, 1, ink);
     picture.text(left - tick_length - tick_space - text_width(text),
                  bottom - 1 - at - Picture::glyph_height / 2, text, ink);
@@ -406,7 +354,7 @@ void run(DensityArguments const& arguments) {
       rows_field(after, arguments, range)};
   double const most = std::max(std::ranges::max(fields[0]), std::ranges::max(fields[1]));
   if (!(most > 0)) throw std::runtime_error("no row lies within the range of the axes");
-  auto const ticks  = ticks_of(range);
+  auto const ticks  = ticks_of(range, side);
   auto const places = places_of(ticks);
   Picture picture(places.width, top_margin + side + bottom_margin, paper);
   std::array const titles = {arguments.title_before.value_or(before ? "before: z" : "density q(x)"),

@@ -5,9 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -20,46 +18,14 @@
 #include "npy.hpp"
 #include "paths.hpp"
 #include "progress.hpp"
+#include "runtime.hpp"
 
 namespace meander::cli {
 
 namespace {
 
 using impl::path_in_quotes;
-using Space  = Kokkos::DefaultExecutionSpace;
 using Memory = Space::memory_space;
-
-/// \brief Far more threads than cores is a slip of the keyboard, and would exhaust the machine.
-int most_threads() {
-  constexpr int always = 256;
-  return std::max(always, 4 * static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-CLI::Validator number_of_threads() {
-  return whole_number(1, static_cast<std::uint64_t>(most_threads()));
-}
-
-/// \brief Kokkos, from here to the end of the scope.
-class Runtime {
- public:
-  explicit Runtime(std::optional<int> threads) : guard_(settings(threads)) {}
-
- private:
-  static Kokkos::InitializationSettings settings(std::optional<int> threads) {
-    // Kokkos aborts on a number that it does not like.
-    char const* const variable = "KOKKOS_NUM_THREADS";
-    if (char const* const text = std::getenv(variable)) {
-      auto const problem = number_of_threads()(text);
-      if (!problem.empty()) throw std::runtime_error(std::string(variable) + ": " + problem);
-    }
-    // Its warnings are about thread binding, which is the caller's business.
-    auto result = Kokkos::InitializationSettings().set_disable_warnings(true);
-    if (threads) result.set_num_threads(*threads);
-    return result;
-  }
-
-  Kokkos::ScopeGuard guard_;
-};
 
 /// \brief Values on the host and where the kernels run; one and the same memory where possible.
 template <class Value>
@@ -321,9 +287,7 @@ void FlowJob::add_rest_to(CLI::App& command) {
   command.add_option("--compute", compute, "Arithmetic: double (default) or float")
       ->check(CLI::IsMember({"float", "double"}).description(""))
       ->type_name("TYPE");
-  command.add_option("--threads", threads, "Number of host threads (default: all)")
-      ->transform(number_of_threads())
-      ->type_name("N");
+  add_threads_to(command, threads);
   command
       .add_option("--chunk-rows", chunk_rows,
                   "Rows held in memory at a time; does not change the result")
