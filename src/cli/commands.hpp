@@ -24,6 +24,7 @@ Command add_sample(CLI::App& tool);
 Command add_info(CLI::App& tool);
 Command add_compare(CLI::App& tool);
 Command add_density(CLI::App& tool);
+Command add_train(CLI::App& tool);
 
 /// \brief What `meander --version` prints.
 std::string version_text();

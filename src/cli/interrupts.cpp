@@ -69,6 +69,8 @@ void DeferSignals::release() {
   if (--deferrals == 0 && waiting != 0) end_by(waiting);
 }
 
+bool signal_is_waiting() { return waiting != 0; }
+
 RemoveOnSignal::RemoveOnSignal(std::filesystem::path const& path) {
   auto const& text = path.native();
   for (std::size_t i = 0; i < slots.size() && slot_ < 0; ++i) {

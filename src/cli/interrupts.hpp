@@ -25,6 +25,9 @@ class DeferSignals {
   bool active_ = true;
 };
 
+/// \brief Whether a signal waits for DeferSignals to end.
+bool signal_is_waiting();
+
 /// \brief Names a temporary file that a signal must not leave behind.
 class RemoveOnSignal {
  public:

@@ -28,6 +28,8 @@ namespace {
 enum ExitCode { success = 0, failed = 1, usage = 2 };
 
 constexpr char const* footer = R"(Examples:
+  meander train --data train.npy --flow planar:16 --standardize --steps 3000 --lr 5e-3 --seed 1 \
+                --out model.safetensors
   meander info model.safetensors
   meander sample --model model.safetensors -n 1000000 --seed 1 --out x.npy
   meander log-prob --model model.safetensors --in x.npy --out logq.npy
@@ -48,7 +50,7 @@ int wrong_usage(CLI::App const& tool, std::string const& text) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App tool("Trained normalizing flows: samples, densities, and maps of rows in files.",
+  CLI::App tool("Normalizing flows: training, samples, densities, and maps of rows in files.",
                 "meander");
   tool.footer(footer);
   tool.set_help_flag("-h,--help", "Print this help and exit");
@@ -57,7 +59,7 @@ int run(int argc, char** argv) {
   tool.get_formatter()->column_width(help_column);
   std::vector<Command> const commands = {add_forward(tool), add_inverse(tool), add_log_prob(tool),
                                          add_sample(tool),  add_info(tool),    add_compare(tool),
-                                         add_density(tool)};
+                                         add_density(tool), add_train(tool)};
   try {
     tool.parse(argc, argv);
     if (tool.get_subcommands().size() != 1) throw CLI::RequiredError("one command");
