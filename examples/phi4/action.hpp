@@ -21,14 +21,18 @@ struct Field {
   double at[sites];
 };
 
+/// Where a site, or a mode, is on the lattice.
+KOKKOS_INLINE_FUNCTION int row(int site) { return site / extent; }
+KOKKOS_INLINE_FUNCTION int column(int site) { return site % extent; }
+
 /// The next site in a direction, 0 or 1, around the lattice.
 KOKKOS_INLINE_FUNCTION int next(int site, int direction) {
-  if (direction == 0) return site % extent == extent - 1 ? site + 1 - extent : site + 1;
+  if (direction == 0) return column(site) == extent - 1 ? site + 1 - extent : site + 1;
   return site >= sites - extent ? site + extent - sites : site + extent;
 }
 
 KOKKOS_INLINE_FUNCTION int previous(int site, int direction) {
-  if (direction == 0) return site % extent == 0 ? site - 1 + extent : site - 1;
+  if (direction == 0) return column(site) == 0 ? site - 1 + extent : site - 1;
   return site < extent ? site - extent + sites : site - extent;
 }
 

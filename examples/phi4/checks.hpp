@@ -57,7 +57,7 @@ bool gradient_is_right(ExecutionSpace const& exec, Action const& action) {
 inline std::array<double, num_observables> free_field(double mass_squared) {
   double neighbours = 0;
   for (int k = 0; k < sites; ++k)
-    neighbours += 0.5 * std::cos(2 * std::acos(-1.0) * (k % extent) / extent) /
+    neighbours += 0.5 * std::cos(2 * std::acos(-1.0) * column(k) / extent) /
                   (momentum_squared(k) + mass_squared) / sites;
   // Of |m|: m is normal, of variance 1 / (2 sites mass_squared). Each degree of freedom has half a
   // unit of action.

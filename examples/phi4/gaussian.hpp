@@ -13,8 +13,8 @@ namespace phi4 {
 /// kinetic term.
 inline double momentum_squared(int mode) {
   double const pi  = std::acos(-1.0);
-  double const one = std::sin(pi * (mode / extent) / extent);
-  double const two = std::sin(pi * (mode % extent) / extent);
+  double const one = std::sin(pi * row(mode) / extent);
+  double const two = std::sin(pi * column(mode) / extent);
   return 4 * (one * one + two * two);
 }
 
@@ -52,9 +52,8 @@ Kokkos::View<double[sites][sites], MemorySpace> free_field_modes(double mass_squ
   double const pi = std::acos(-1.0);
   for (int x = 0; x < sites; ++x)
     for (int k = 0; k < sites; ++k) {
-      double const angle =
-          2 * pi * ((x / extent) * (k / extent) + (x % extent) * (k % extent)) / extent;
-      host(x, k) = (std::cos(angle) + std::sin(angle)) / std::sqrt(double(sites)) /
+      double const angle = 2 * pi * (row(x) * row(k) + column(x) * column(k)) / extent;
+      host(x, k)         = (std::cos(angle) + std::sin(angle)) / std::sqrt(double(sites)) /
                    std::sqrt(2 * (momentum_squared(k) + mass_squared));
     }
   Kokkos::deep_copy(modes, host);

@@ -64,7 +64,7 @@ struct Trajectory {
 
   KOKKOS_FUNCTION double energy(Field const& phi, Field const& momentum) const {
     double sum = action(phi);
-    for (int x = 0; x < sites; ++x) sum += momentum.at[x] * momentum.at[x] / 2;
+    for (double const p : momentum.at) sum += p * p / 2;
     return sum;
   }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <variant>
 
 #include <Kokkos_Core.hpp>
@@ -61,10 +62,11 @@ meander::Model initial_model(Target const& target, int layers_per_site) {
   meander::InitialOptions nearly_nothing;
   nearly_nothing.u_scale = 0.2;
   nearly_nothing.b_scale = 0.01;
-  auto model             = meander::initial_planar_model(layers_per_site * phi4::sites, phi4::sites,
-                                                         meander::Direction::generative, 1, nearly_nothing);
-  auto& layers           = std::get<meander::PlanarLayers>(model.layers.front());
-  auto const modes       = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), target.modes);
+  auto model =
+      meander::initial_planar_model(std::int64_t{layers_per_site} * phi4::sites, phi4::sites,
+                                    meander::Direction::generative, 1, nearly_nothing);
+  auto& layers     = std::get<meander::PlanarLayers>(model.layers.front());
+  auto const modes = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), target.modes);
   for (int l = 0; l < layers.count; ++l) {
     double norm_squared = 0;
     for (int k = 0; k < phi4::sites; ++k) {
@@ -166,7 +168,7 @@ bool check(Exec const& exec) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Kokkos::ScopeGuard guard(argc, argv);
   Exec const exec;
   bool const is_quick = argc == 2 && std::strcmp(argv[1], "--quick") == 0;
@@ -176,4 +178,7 @@ int main(int argc, char** argv) {
   bool const right = is_check ? check(exec) : run(exec, is_quick ? quick_options() : Options{});
   std::printf("%s\n", right ? "agreed" : "NOT agreed: 3 standard errors apart, or more");
   return right ? 0 : 1;
+} catch (std::exception const& error) {
+  std::fprintf(stderr, "phi4: %s\n", error.what());
+  return 1;
 }
