@@ -78,7 +78,7 @@ def read_peers(path):
 
 
 def mean_and_error(values):
-    values = numpy.asarray(values)
+    values = numpy.asarray([value for value in values if math.isfinite(value)])
     error = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
     return values.mean(), error
 
@@ -87,17 +87,18 @@ def cell(values):
     if not values:
         return "–"
     mean, error = mean_and_error(values)
-    return f"{mean:.4f} ± {error:.4f}"
+    failed = sum(not math.isfinite(value) for value in values)
+    return f"{mean:.4f} ± {error:.4f}" + (f" ({failed} of {len(values)} NaN)" if failed else "")
 
 
 def print_table(ours, peers):
     print("| density | K | seeds | KL, nat | best seed |" + (" PyTorch's KL | best seed | difference, sigma |" if peers else ""))
     print("| --- | --- | --- | --- | --- |" + (" --- | --- | --- |" if peers else ""))
     for (target, layers), values in sorted(ours.items()):
-        line = f"| {target} | {layers} | {len(values)} | {cell(values)} | {min(values):.4f} |"
+        line = f"| {target} | {layers} | {len(values)} | {cell(values)} | {numpy.nanmin(values):.4f} |"
         if peers:
             theirs = peers.get((target, layers), [])
-            line += f" {cell(theirs)} | {min(theirs):.4f} |" if theirs else " – | – |"
+            line += f" {cell(theirs)} | {numpy.nanmin(theirs):.4f} |" if theirs else " – | – |"
             line += f" {sigmas(values, theirs):+.1f} |" if len(theirs) > 1 and len(values) > 1 else " – |"
         print(line)
     if peers:
@@ -112,7 +113,7 @@ def sigmas(ours, theirs):
 def falls_with_layers(ours):
     fine = True
     for target in sorted({target for target, _ in ours}):
-        means = [numpy.mean(values) for (name, _), values in sorted(ours.items()) if name == target]
+        means = [mean_and_error(values)[0] for (name, _), values in sorted(ours.items()) if name == target]
         if any(after >= before for before, after in zip(means, means[1:])):
             print(f"{target}: the KL does not fall with K", file=sys.stderr)
             fine = False
@@ -138,9 +139,9 @@ def draw(tool, models, ours, path):
         pictures = [("", truth)]
         for layers in lengths:
             values = ours[target, layers]
-            best = sorted(models[target, layers])[int(numpy.argmin(values))]
+            best = sorted(models[target, layers])[int(numpy.nanargmin(values))]
             density = numpy.exp(tool.log_prob(models[target, layers][best], grid)).reshape(z1.shape)
-            pictures.append((f"KL {min(values):.3f}", density))
+            pictures.append((f"KL {numpy.nanmin(values):.3f}", density))
         for axis, (label, picture) in zip(row, pictures):
             # One scale a row: what is too bright is too dense.
             axis.imshow(picture, extent=(-4, 4, -4, 4), cmap="magma", vmin=0, vmax=1.2 * truth.max())
@@ -149,7 +150,7 @@ def draw(tool, models, ours, path):
         row[0].set_ylabel(target)
     for axis, title in zip(axes[0], ["target", *(f"K = {layers}" for layers in lengths)]):
         axis.set_title(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=100)
 
 
 def main():

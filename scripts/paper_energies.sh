@@ -25,7 +25,7 @@ usage()
   cat <<EOF
 usage: scripts/paper_energies.sh [--torch] [--seeds N]
 
-Gets the dependencies, builds the tool, trains $((${#targets[@]} * ${#lengths[@]})) flows with N seeds each (default: $seeds),
+Gets the dependencies, builds the tool, trains $((${#targets[@]} * ${#lengths[@]})) flows with N seeds each (default: 5),
 and leaves models, table and figure in build/paper_energies.
 
   --torch   trains the same with PyTorch and compares (takes some ten minutes more, and PyTorch from PyPI)
