@@ -99,7 +99,8 @@ Model initial_planar_model(std::int64_t num_layers, std::int64_t dim, Direction 
     double const squares = std::inner_product(w, layers.w.end(), w, 0.0);
     // A w that happens to be short must not make u long.
     double const bounded = std::max(squares, options.w_scale * options.w_scale / 4);
-    double const along_w = bounded > 0 ? identity(options.planar.constraint) / bounded : 0.0;
+    double const along_w =
+        num_layers >= dim && bounded > 0 ? identity(options.planar.constraint) / bounded : 0.0;
     for (std::int64_t d = 0; d < dim; ++d)
       layers.u.push_back(along_w * w[d] + options.u_scale / root * normals.next());
     layers.b.push_back(options.b_scale * normals.next());

@@ -87,10 +87,11 @@ void add_rows(ExecutionSpace const& exec, StridedMatrix<Compute const> const& sc
 
 template <class ExecutionSpace>
 void mean_of_rows(ExecutionSpace const& exec, double const* values, std::int64_t rows,
-                  double* parts, double* mean) {
-  using Range          = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  char const* label    = "meander::reverse_kl[mean]";
-  double const divisor = double(rows);
+                  double* parts,
+                  double* mean) {  // NOLINT(readability-non-const-parameter): a kernel writes it
+  using Range        = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  char const* label  = "meander::reverse_kl[mean]";
+  auto const divisor = double(rows);
   if (rows > mean_parts) {
     SumOrder const order(rows, mean_parts, is_host_space<ExecutionSpace>);
     Kokkos::parallel_for("meander::reverse_kl[sums]", Range(exec, 0, order.parts),

@@ -12,11 +12,12 @@ namespace meander::impl {
 /// number of threads. One part is a run of neighbours where a thread has a cache of its own, else
 /// neighbours belong to neighbouring parts.
 struct SumOrder {
-  std::int64_t size, parts, length;
+  std::int64_t size, parts;
+  std::int64_t length = 0;
   bool runs;
 
   SumOrder(std::int64_t numbers, std::int64_t most_parts, bool in_runs)
-      : size(numbers), parts(std::min(numbers, most_parts)), length(0), runs(in_runs) {
+      : size(numbers), parts(std::min(numbers, most_parts)), runs(in_runs) {
     length = (size + parts - 1) / parts;
     if (runs) parts = (size + length - 1) / length;
   }

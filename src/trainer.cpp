@@ -374,16 +374,27 @@ struct TrainerState {
   }
 
   void begin(run_type const& run) {
-    run_settings = run.kind.settings;
     if (!resumed.empty()) {
-      auto const where = std::exchange(resumed, {});
-      compare_settings(where, resumed_settings, run_settings, "run.");
-      return;
+      compare_settings(resumed, resumed_settings, run.kind.settings, "run.");
+    } else {
+      progress    = {};
+      kept_losses = 0;
+      history.clear();
     }
-    progress    = {};
-    kept_losses = 0;
-    history.clear();
+    resumed.clear();
+    run_settings = run.kind.settings;
   }
+
+  /// A step that belongs to no run: one that was interrupted is no longer to be resumed.
+  template <class Loss>
+  void take_single_step(Loss const& loss_and_gradients) {
+    if (run_settings.size() > 1 || !resumed.empty()) {
+      resumed.clear();
+      run_settings = {{run_kind, "step"}};
+    }
+    take_step(loss_and_gradients);
+  }
+
   bool out_of_patience() const {
     return options.patience > 0 && progress.validations_since_best >= options.patience;
   }
@@ -437,7 +448,8 @@ struct TrainerState {
         progress.best_step            = progress.step;
       }
     }
-    if (run.validation_loss && progress.best_step != progress.step)
+    // Without a validation loss that is a number, nothing was kept.
+    if (!std::isnan(progress.best_validation_loss) && progress.best_step != progress.step)
       best_values = to_host(exec, best);
     auto const left = progress.step % options.report_interval;
     if (left > 0) {
@@ -625,7 +637,7 @@ ExecutionSpace const& Trainer<Compute, ExecutionSpace>::execution_space_instance
 template <class Compute, class ExecutionSpace>
 void Trainer<Compute, ExecutionSpace>::take_step(
     std::function<void(std::int64_t, loss_type const&)> const& loss_and_gradients) {
-  state_->take_step(loss_and_gradients);
+  state_->take_single_step(loss_and_gradients);
 }
 
 template <class Compute, class ExecutionSpace>
@@ -634,7 +646,7 @@ void Trainer<Compute, ExecutionSpace>::step_on(impl::StridedMatrix<Storage const
   auto& s            = *state_;
   auto const checked = s.checked_rows("rows", rows);
   s.reserve(checked.extent0);
-  s.take_step([&](std::int64_t, loss_type const& loss) { s.likelihood(checked, loss); });
+  s.take_single_step([&](std::int64_t, loss_type const& loss) { s.likelihood(checked, loss); });
 }
 
 template <class Compute, class ExecutionSpace>
@@ -713,7 +725,10 @@ TrainingResult Trainer<Compute, ExecutionSpace>::run(run_type const& run,
   auto const began = at.step;
   impl::Stopwatch const watch;
   bool interrupted = false;
-  if (validate && at.step == 0) s.validate(run);
+  if (validate && at.step == 0) {
+    s.validate(run);
+    at.point_validation_loss = impl::not_a_number;  // of no step of the first point
+  }
   while (at.step < options.steps && !s.out_of_patience() && !interrupted) {
     s.take_step(run.loss_and_gradients);
     if (validate && due(options.validation_interval)) s.validate(run);

@@ -124,7 +124,7 @@ Numbers gradient(int count, int step) {
 }
 
 Loss loss_of(double value) {
-  Loss const loss("test::loss");
+  Loss loss("test::loss");
   Kokkos::deep_copy(loss, value);
   return loss;
 }

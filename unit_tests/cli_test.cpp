@@ -36,7 +36,7 @@ TEST_F(Cli, HelpAndVersion) {
   EXPECT_EQ(help.code, 0);
   EXPECT_EQ(help.err, "");
   std::vector<std::string> const commands = {"forward", "inverse", "log-prob", "sample",
-                                             "info",    "compare", "density"};
+                                             "info",    "compare", "density",  "train"};
   auto words                              = commands;
   words.insert(words.end(), {"Examples:", "Exit codes"});
   for (auto const& word : words) EXPECT_NE(help.out.find(word), std::string::npos) << word;

@@ -31,6 +31,9 @@ constexpr int usage = 2;
 
 class CliTrain : public Cli {
  protected:
+  // On a machine that is busy, threads that wait for each other at every step take minutes.
+  CliTrain() { environment_ = {{"OMP_NUM_THREADS", "1"}}; }
+
   /// Rows on a bent band: y = x^2 / 2 + noise, and z tells x's sign; moved and stretched.
   template <class Value>
   void make_data(std::string const& name, int rows, unsigned seed, double scale = 1,
@@ -39,7 +42,7 @@ class CliTrain : public Cli {
     std::vector<Value> values;
     auto const normal = [&] {  // std::normal_distribution is another one elsewhere
       double sum = 0;
-      for (int i = 0; i < 12; ++i) sum += generator() / 4294967296.0;
+      for (int i = 0; i < 12; ++i) sum += double(generator()) / 4294967296.0;
       return sum - 6;
     };
     for (int i = 0; i < rows; ++i) {
@@ -173,13 +176,13 @@ TEST_F(CliTrain, StandardisationLearnsTheSameInAnyUnits) {
   auto const as_they_are = trained(train(more));
   for (std::string const direction : {"normalizing", "generative"}) {
     make_data<double>("train.npy", 200, 1, 1e-6, 5);
-    auto arguments     = train(more);
     auto const summary = trained(changed(
         train({"--standardize", "--type", "float64", "--direction", direction}), "--steps", "60"));
     EXPECT_NEAR(number(summary, "train loss"), loss("train.npy"), 2e-6);
-    if (direction == "normalizing")
+    if (direction == "normalizing") {
       EXPECT_NEAR(number(summary, "train loss"),
                   number(as_they_are, "train loss") + 3 * std::log(1e-6), 1e-4);
+    }
     // Rows drawn are in the data's units.
     expect_success({"sample", "--model", file("m.safetensors"), "-n", "2000", "--seed", "1",
                     "--out", file("x.npy"), "--type", "float64"});
@@ -375,7 +378,7 @@ TEST_F(CliResume, AfterSignals) {
   for (int const signal : {SIGTERM, SIGINT}) {
     auto const child = start(with_checkpoint("1000000"));
     wait_for("part.csv");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ::kill(child, signal);
     auto const outcome = wait(child);
     EXPECT_EQ(outcome.code, -signal);
@@ -400,8 +403,7 @@ TEST_F(CliResume, WithoutACheckpointASignalEndsTheRun) {
 }
 
 TEST_F(CliResume, ToMoreSteps) {
-  Arguments const checkpoint = {"--checkpoint", file("c"), "--resume", "--schedule"};
-  auto const constant        = [&](std::string const& steps, Arguments const& more) {
+  auto const constant = [&](std::string const& steps, Arguments const& more) {
     auto arguments =
         changed(train({"--batch", "200", "--log", file("l.csv")}, "m"), "--steps", steps);
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -411,8 +413,10 @@ TEST_F(CliResume, ToMoreSteps) {
   auto const whole = read_bytes(file("m"));
   auto const log   = log_without_time("l.csv");
   trained(constant("50", {"--checkpoint", file("c"), "--resume"}), new_run_note());
-  trained(constant("90", {"--checkpoint", file("c"), "--resume"}));
-  EXPECT_EQ(read_bytes(file("m")), whole);
+  for (int again = 0; again < 2; ++again) {
+    trained(constant("90", {"--checkpoint", file("c"), "--resume"}));
+    EXPECT_EQ(read_bytes(file("m")), whole);
+  }
   EXPECT_EQ(log_without_time("l.csv"), log);
 }
 
@@ -471,7 +475,7 @@ class CliTarget : public CliTrain {
 };
 
 TEST_F(CliTarget, TheDivergenceFalls) {
-  std::vector<double> const log_z = {1.877502, 2.157508, 2.717124, 2.786117};
+  std::vector<double> const log_z = {1.877502, 2.157505, 2.717121, 2.786114};
   for (int number = 1; number <= 4; ++number) {
     auto const name  = "U" + std::to_string(number);
     auto const first = trained(changed(target(name), "--steps", "1"));

@@ -14,6 +14,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include <meander/affine.hpp>
 #include <meander/planar.hpp>
 
 namespace {
@@ -85,8 +86,8 @@ Stack random_stack(int layers, int dim) {
 }
 
 /// z is filled, mapped to y, and compared with what a dense copy gives.
-template <class ZView, class YView>
-void expect_as_dense(Stack const& stack, ZView const& z, YView const& y, Vector const& log_det) {
+template <class Layers, class ZView, class YView>
+void expect_as_dense(Layers const& stack, ZView const& z, YView const& y, Vector const& log_det) {
   // Kokkos multiplies an index by a stride in the type of the index: an int would overflow.
   std::size_t const rows = z.extent(0), dim = z.extent(1);
   Kokkos::View<float**, Kokkos::LayoutRight, Kokkos::HostSpace> const dense_z("test::z", rows, dim),
@@ -111,6 +112,13 @@ void expect_as_dense(Stack const& stack, ZView const& z, YView const& y, Vector 
   }
 }
 
+meander::AffineMap<space> some_affine(int dim) {
+  Kokkos::View<float*, Kokkos::HostSpace> const shift("test::shift", dim),
+      log_scale("test::log_scale", dim);
+  for (int d = 0; d < dim; ++d) shift(d) = log_scale(d) = 0.25F * float(d);
+  return {space(), meander::AffineParameters{shift, log_scale}};
+}
+
 #define SKIP_WITHOUT(memory)    \
   if (memory.data() == nullptr) \
   GTEST_SKIP() << "this machine does not hand out that much address space"
@@ -129,6 +137,8 @@ TEST(LargeIndex, RowsFarApart) {
                   Vector(log_det.data(), Kokkos::LayoutStride(rows, stride)));
   // In place.
   expect_as_dense(stack, y_view, y_view,
+                  Vector(log_det.data(), Kokkos::LayoutStride(rows, stride)));
+  expect_as_dense(some_affine(dim), Matrix<Kokkos::LayoutStride>(z.data(), far_rows), y_view,
                   Vector(log_det.data(), Kokkos::LayoutStride(rows, stride)));
 }
 
@@ -158,6 +168,8 @@ TEST(LargeIndex, ColumnsFarApart) {
   for (std::size_t const row_stride : {1, 3}) {
     Kokkos::LayoutStride const far_columns(rows, row_stride, dim, stride);
     expect_as_dense(stack, Matrix<Kokkos::LayoutStride>(z.data(), far_columns),
+                    Matrix<Kokkos::LayoutStride>(y.data(), far_columns), log_det_view);
+    expect_as_dense(some_affine(dim), Matrix<Kokkos::LayoutStride>(z.data(), far_columns),
                     Matrix<Kokkos::LayoutStride>(y.data(), far_columns), log_det_view);
   }
 }

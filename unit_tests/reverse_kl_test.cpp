@@ -59,9 +59,15 @@ struct Target {
 using Rows = std::vector<std::vector<real>>;
 
 real log_target(std::vector<real> const& x, std::vector<real>& grad) {
-  int const dim = int(x.size());
-  return Target{}(meander::Row<real const>(x.data(), dim, 1),
-                  meander::Row<real>(grad.data(), dim, 1));
+  real sum = 0;
+  for (std::size_t d = 0; d < x.size(); ++d) {
+    real const root    = std::hypot(1.0L, x[d] - 0.3L);
+    real const to_last = d > 0 ? x[d] - x[d - 1] : 0;
+    real const to_next = d + 1 < x.size() ? x[d] - x[d + 1] : 0;
+    sum -= root + 0.2L * to_last * to_last;
+    grad[d] = -(x[d] - 0.3L) / root - 0.4L * (to_last + to_next);
+  }
+  return sum;
 }
 
 real log_target(std::vector<real> const& x) {
@@ -229,7 +235,7 @@ class ReverseKl : public ::testing::Test {
       ASSERT_NEAR(got.log_weights[i], double(exact),
                   4 * noisy + 16 * epsilon * (stack.dim + std::abs(double(exact))));
     }
-    double const loss = double(mean_loss(flow, latent, options.beta));
+    auto const loss = double(mean_loss(flow, latent, options.beta));
     EXPECT_NEAR(got.loss, loss, noise * epsilon * (1 + std::abs(loss)));
     fixture::expect_near<C>(got.gradients, stack, mean_gradients(flow, latent, options), noise);
   }

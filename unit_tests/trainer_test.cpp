@@ -90,11 +90,12 @@ TrainerOptions options(std::int64_t steps, std::int64_t batch = 0) {
 
 Trainer trainer(int dim, TrainerOptions const& o, Direction direction = Direction::normalizing,
                 int layers = 6) {
-  return Trainer(space{}, meander::initial_planar_model(layers, dim, direction, 1), o);
+  return {space{}, meander::initial_planar_model(layers, dim, direction, 1), o};
 }
 
 std::vector<std::uint64_t> bits(std::vector<double> const& numbers) {
   std::vector<std::uint64_t> result;
+  result.reserve(numbers.size());
   for (double const x : numbers) result.push_back(std::bit_cast<std::uint64_t>(x));
   return result;
 }
@@ -145,6 +146,52 @@ std::string text_of(F const& f) {
 
 bool contains(std::string const& text, std::string_view part) {
   return text.find(part) != std::string::npos;
+}
+
+// Where training begins -------------------------------------------------------------------------
+
+TEST(InitialModel, IsTheIdentityButForU) {
+  for (auto const constraint : {meander::Constraint::softplus, meander::Constraint::log_softplus,
+                                meander::Constraint::none}) {
+    meander::InitialOptions initial;
+    initial.planar.constraint = constraint;
+    initial.u_scale           = 0;
+    auto const flow           = meander::make_flow<double>(
+        space{}, meander::initial_planar_model(12, 5, Direction::generative, 4, initial));
+    Rows const z("test::z", 50, 5), x("test::x", 50, 5);
+    Numbers const log_det("test::log_det", 50);
+    meander::fill_normal(space{}, 1, 0, z);
+    meander::forward(space{}, flow, z, x, log_det);
+    auto const from = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), z);
+    auto const to   = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), x);
+    auto const log  = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), log_det);
+    for (std::size_t i = 0; i < 50; ++i) {
+      EXPECT_NEAR(log(i), 0, 1e-14) << to_string(constraint);
+      for (std::size_t d = 0; d < 5; ++d) EXPECT_NEAR(to(i, d), from(i, d), 1e-14);
+    }
+  }
+}
+
+TEST(InitialModel, HasTheSpreadsThatAreAskedFor) {
+  meander::InitialOptions const initial{.w_scale = 2, .u_scale = 0.5, .b_scale = 3};
+  constexpr int layers = 199, dim = 200;  // fewer layers: u is about zero
+  auto const model = meander::initial_planar_model(layers, dim, Direction::normalizing, 1, initial);
+  auto const& made = std::get<PlanarLayers>(model.layers.front());
+  auto const spread = [](std::vector<double> const& numbers) {
+    double sum = 0;
+    for (double const x : numbers) sum += x * x;
+    return std::sqrt(sum / double(numbers.size()));
+  };
+  EXPECT_NEAR(spread(made.w) * std::sqrt(dim), 2, 0.03);
+  EXPECT_NEAR(spread(made.u) * std::sqrt(dim), 0.5, 0.01);
+  EXPECT_NEAR(spread(made.b), 3, 0.6);
+  EXPECT_EQ(model.direction, Direction::normalizing);
+  EXPECT_EQ(model, meander::initial_planar_model(layers, dim, Direction::normalizing, 1, initial));
+  EXPECT_NE(model, meander::initial_planar_model(layers, dim, Direction::normalizing, 2, initial));
+  EXPECT_EQ(message_of([] {
+              meander::initial_planar_model(1, 1, Direction::generative, 1, {.w_scale = -1});
+            }),
+            "meander::initial_planar_model: options.w_scale is -1, expected a finite number >= 0");
 }
 
 // Fitting ---------------------------------------------------------------------------------------
@@ -332,7 +379,7 @@ TEST(Trainer, StopsEarlyAndKeepsTheBest) {
   auto const result     = t.maximum_likelihood(train.rows, validation.rows);
   EXPECT_TRUE(result.stopped_early);
   EXPECT_LT(result.steps, 5000);
-  EXPECT_EQ(result.steps, result.best_step + 5 * 20);
+  EXPECT_EQ(result.steps, result.best_step + 100);  // five validations
   EXPECT_EQ(result.best_step % 20, 0);
   EXPECT_GT(result.validation_loss, result.best_validation_loss);
   EXPECT_NE(result.best, result.last);
@@ -348,10 +395,15 @@ TEST(Trainer, SplitsValidationRowsOff) {
   auto o                = options(200);
   o.validation_fraction = 0.25;
   o.validation_interval = 50;
+  o.report_interval     = 25;
   auto t                = trainer(2, o);
   auto const result     = t.maximum_likelihood(known.rows);
   EXPECT_TRUE(std::isfinite(result.best_validation_loss));
   EXPECT_NE(t.losses().back(), result.validation_loss);
+  // Every second point has seen a validation.
+  ASSERT_EQ(result.history.size(), 8U);
+  for (std::size_t i = 0; i < 8; ++i)
+    EXPECT_EQ(std::isnan(result.history[i].validation_loss), i % 2 == 0) << i;
   Rows const one("test::rows", 1, 2);
   EXPECT_TRUE(contains(message_of([&] { trainer(2, o).maximum_likelihood(one); }),
                        "expected 2 rows or more to split validation rows off"));
@@ -388,6 +440,16 @@ TEST(Trainer, UndoesStepsOfRowsThatAreNaN) {
   EXPECT_EQ(t.progress().taken, 1000 - result.refused_steps - result.undone_steps);
   EXPECT_LT(result.history.back().loss, known.loss + 0.2);
   EXPECT_TRUE(std::isfinite(result.history.back().loss));
+}
+
+TEST(Trainer, TakesTheLastModelWhereNoValidationGaveANumber) {
+  Known const train(2, Direction::generative, 100), validation(2, Direction::generative, 10);
+  Kokkos::deep_copy(validation.rows, nan_);
+  auto t            = trainer(2, options(110));
+  auto const result = t.maximum_likelihood(train.rows, validation.rows);
+  EXPECT_TRUE(std::isnan(result.best_validation_loss));
+  EXPECT_EQ(bits(result.best), bits(result.last));
+  EXPECT_EQ(bits(result.last), bits(t.model()));
 }
 
 TEST(Trainer, GivesUpWhereNoStepCanBeTaken) {
@@ -593,6 +655,8 @@ TEST_F(TrainerFile, RefusesCheckpointsOfOtherRuns) {
   Known const other(2, Direction::generative, 501);
   EXPECT_TRUE(contains(text_of<TrainingError>([&] { t.maximum_likelihood(other.rows); }),
                        "'run.train_rows' '400', this run has '401'"));
+  // A refusal changes nothing: what it is of can still be resumed.
+  EXPECT_EQ(t.maximum_likelihood(rows).steps, 50);
 }
 
 TEST_F(TrainerFile, RefusesWhatIsNoCheckpoint) {
@@ -628,7 +692,7 @@ TEST_F(TrainerFile, RefusesWhatIsNoCheckpoint) {
   // Counts of Adam that are no counts: the state begins behind the parameters.
   auto broken          = good;
   auto const header    = good.find("\"adam\":");
-  auto const begin     = good.find("[", good.find("data_offsets", header));
+  auto const begin     = good.find('[', good.find("data_offsets", header));
   auto const offset    = std::stoull(good.substr(begin + 1));
   std::uint64_t length = 0;
   for (int i = 7; i >= 0; --i)

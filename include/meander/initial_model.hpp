@@ -11,14 +11,17 @@ namespace meander {
 
 /// \brief What a flow is before it is trained.
 struct InitialOptions {
-  PlanarOptions planar;  ///< activation, constraint, epsilon of the layers
+  PlanarOptions planar = {};  ///< activation, constraint, epsilon of the layers
   /// Spread of w: its coordinates are normal with this standard deviation over sqrt(D), so that
   /// w.z of standardised rows has it whatever D is. Finite and >= 0.
   double w_scale = 2;
-  /// Spread of u about that vector for which the layer is the identity (u_hat = 0), likewise over
-  /// sqrt(D): however many layers there are, the flow begins near the identity.
-  double u_scale = 0.05;
-  double b_scale = 0.3;  ///< standard deviation of b
+  /// Spread of u about its starting point, likewise over sqrt(D). With L >= D that is the vector
+  /// for which the layer is the identity (u_hat = 0): the flow begins near the identity. With L < D
+  /// it is zero, where a layer of a constrained stack contracts along w: real data, whose
+  /// coordinates are correlated, is fitted better from there, but contractions of many layers would
+  /// pile up.
+  double u_scale = 0.02;
+  double b_scale = 0.1;  ///< standard deviation of b
 };
 
 /// \brief A flow of random planar layers with the base N(0, I), to begin training from.

@@ -33,9 +33,9 @@ struct TrainerOptions {
   /// With reverse KL the rows drawn in a step, >= 1.
   std::int64_t batch = 0;
   /// Names the order of the rows, the validation rows that are split off, the rows drawn.
-  std::uint64_t seed = 0;
-  LearningRate learning_rate;  ///< as a function of the step of the run
-  AdamOptions adam;
+  std::uint64_t seed         = 0;
+  LearningRate learning_rate = {};  ///< as a function of the step of the run
+  AdamOptions adam           = {};
   /// Part of the training rows that is set apart, by the seed, where no validation rows are given;
   /// in [0, 1).
   double validation_fraction = 0;
@@ -43,9 +43,9 @@ struct TrainerOptions {
   /// one more before the first step and after the last. 0: at these two only.
   std::int64_t validation_interval = 100;
   /// Training stops after that many validations in a row without a new best one; 0: it does not.
-  std::int64_t patience = 0;
-  std::filesystem::path checkpoint;      ///< empty: none is written
-  std::int64_t checkpoint_interval = 0;  ///< steps between two; 0: at the end of a run only
+  std::int64_t patience            = 0;
+  std::filesystem::path checkpoint = {};  ///< empty: none is written
+  std::int64_t checkpoint_interval = 0;   ///< steps between two; 0: at the end of a run only
   /// Steps between two reports, at each of which losses are copied to the host; >= 1.
   std::int64_t report_interval = 100;
   /// A run stops with a TrainingError where so many steps in a row have led nowhere, since loss or
@@ -82,7 +82,8 @@ struct TrainingPoint {
   std::int64_t step;     ///< how many steps had been taken
   double loss;           ///< mean over the steps since the last point, those with a finite loss
   double learning_rate;  ///< of the last step
-  /// NaN where the validation rows were not looked at since the last point.
+  /// The last one since the last point, at most validation_interval steps old; NaN where there was
+  /// none.
   double validation_loss;
 
   friend bool operator==(TrainingPoint const&, TrainingPoint const&) = default;
@@ -210,8 +211,9 @@ class Trainer {
   /// \param[in] report is called every report_interval steps
   /// \return once all is done
   /// \throws std::invalid_argument if extents disagree
-  /// \throws TrainingError if steps can no longer be taken, a checkpoint that resume has read
-  /// belongs to other data or options, or one cannot be written
+  /// \throws TrainingError if steps can no longer be taken, or a checkpoint that resume has read
+  /// belongs to other data or another kind of run
+  /// \throws ModelFileError if a checkpoint cannot be written
   template <class TrainView, class ValidationView>
   requires Kokkos::is_view_v<ValidationView> TrainingResult maximum_likelihood(
       TrainView const& train, ValidationView const& validation, ReportFunction const& report = {}) {
@@ -296,14 +298,16 @@ class Trainer {
   /// \brief Reads a checkpoint, so that the next run goes on from it: the same call as the one that
   /// was interrupted gives what it would have given, bit for bit.
   ///
-  /// TrainerOptions::steps may be another; so may the report function and where checkpoints go.
-  /// \throws TrainingError if the file is not a checkpoint, or of a model of another shape, or was
-  /// written with other options
+  /// TrainerOptions::steps may be another, where the learning rate does not depend on it; so may
+  /// the report function and where and how often checkpoints go. The rows are taken on trust to be
+  /// the same, but for how many there are and their type.
+  /// \throws ModelFileError if the file is not a checkpoint, or a spoiled one
+  /// \throws TrainingError if it is of a model of another shape, or was written with other options
   void resume(std::filesystem::path const& checkpoint);
 
   /// \brief Writes a checkpoint: all that resume needs, in one safetensors file. It is written
   /// beside its name, synced and renamed: whatever happens, the name holds the old file or the new.
-  /// \throws TrainingError
+  /// \throws ModelFileError if it cannot be written
   void write_checkpoint(std::filesystem::path const& checkpoint) const;
 
   /// \brief The flow as it is after the steps so far; it shares the memory that training writes to.

@@ -18,6 +18,8 @@ namespace {
 constexpr int width = 720, height = 400;  // of the panel, in pixels
 constexpr int top_margin = 48, bottom_margin = 72, right_margin = 40, border = 14;
 
+constexpr int dash_period = 12, dash = 7;
+
 constexpr Colour grid_colour       = {228, 228, 232};
 constexpr Colour train_colour      = {38, 98, 176};
 constexpr Colour validation_colour = {214, 96, 30};
@@ -30,14 +32,22 @@ Points finite(Points points) {
   return points;
 }
 
+/// \brief The losses from a step on; all where there are none.
+std::vector<double> losses_from(Points const& points, double step) {
+  std::vector<double> losses;
+  for (auto const& point : points) {
+    if (point.step >= step) losses.push_back(point.loss);
+  }
+  return losses.empty() && step > 0 ? losses_from(points, 0) : losses;
+}
+
 /// \brief From the least loss to where all but the first steps are.
 Range range_of(LossCurve const& curve) {
   constexpr double shown = 0.97;
   double low = HUGE_VAL, high = -HUGE_VAL;
   for (auto const* points : {&curve.train, &curve.validation}) {
     if (points->empty()) continue;
-    std::vector<double> losses;
-    for (auto const& point : *points) losses.push_back(point.loss);
+    auto losses = losses_from(*points, curve.settled);
     std::ranges::sort(losses);
     low  = std::min(low, losses.front());
     high = std::max(
@@ -81,9 +91,8 @@ class Panel {
   }
 
   void dashes(double loss, Colour colour) const {
-    constexpr int period = 12, dash = 7;
     for (int i = 0; i < width; ++i) {
-      if (i % period < dash) dot(left_ + i, y(loss), colour);
+      if (i % dash_period < dash) dot(left_ + i, y(loss), colour);
     }
   }
 
@@ -138,7 +147,7 @@ void draw_axes(Picture& picture, int left, std::vector<Tick> const& along,
 
 /// \brief Above the panel, from the right: a piece of each curve and its name.
 void draw_legend(Picture& picture, int left, LossCurve const& curve) {
-  constexpr int sample = 28, gap = 8, between = 26;
+  constexpr int sample = 28, gap = 8, between = 26, dashed_sample = dash_period + dash;
   std::vector<std::pair<std::string, Colour>> entries;
   if (curve.floor) entries.emplace_back(curve.floor_name, floor_colour);
   if (curve.best) entries.emplace_back("kept", validation_colour);
@@ -160,8 +169,8 @@ void draw_legend(Picture& picture, int left, LossCurve const& curve) {
       }
     } else {
       bool const dashed = name == curve.floor_name;
-      for (int i = 0; i < sample; ++i) {
-        if (!dashed || i % 12 < 7) picture.fill(x + i, middle - 1, 1, 3, colour);
+      for (int i = 0; i < (dashed ? dashed_sample : sample); ++i) {
+        if (!dashed || i % dash_period < dash) picture.fill(x + i, middle - 1, 1, 3, colour);
       }
     }
     x -= between;
@@ -170,8 +179,7 @@ void draw_legend(Picture& picture, int left, LossCurve const& curve) {
 
 }  // namespace
 
-void draw_loss_curve(LossCurve const& all, std::filesystem::path const& path) {
-  auto curve       = all;
+void draw_loss_curve(LossCurve curve, std::filesystem::path const& path) {
   curve.train      = finite(std::move(curve.train));
   curve.validation = finite(std::move(curve.validation));
   if (curve.best && !std::isfinite(curve.best->loss)) curve.best.reset();

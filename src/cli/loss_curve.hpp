@@ -16,6 +16,7 @@ struct LossCurve {
   };
   std::vector<Point> train, validation;  ///< in the order of steps
   std::optional<Point> best;             ///< the model that is kept
+  double settled = 0;  ///< the axis shows where losses go from this step on, if there are any
   /// A loss that no flow can have less of, drawn as a line, and its name.
   std::optional<double> floor;
   std::string floor_name;
@@ -27,6 +28,6 @@ struct LossCurve {
 /// press the others flat, but leave the picture at its upper border. Points that are not finite are
 /// left out.
 /// \throws std::runtime_error
-void draw_loss_curve(LossCurve const& curve, std::filesystem::path const& path);
+void draw_loss_curve(LossCurve curve, std::filesystem::path const& path);
 
 }  // namespace meander::cli

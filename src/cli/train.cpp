@@ -202,7 +202,7 @@ void add_rows_and_targets(CLI::App& command, TrainOptions& options) {
       ->type_name("FILE");
   command
       .add_option("--target", options.target,
-                  "Energy to fit to, by reverse KL: U1, U2, U3 or U4 of Rezende & Mohamed (2015)")
+                  "Energy to fit to, by reverse KL: U1, U2, U3 or U4 (see below)")
       ->check(CLI::IsMember({"U1", "U2", "U3", "U4"}).description(""))
       ->type_name("NAME");
   command.add_option("--flow", options.flow, "What to train: planar:L, L planar layers")
@@ -276,7 +276,7 @@ void add_data(CLI::App& command, TrainOptions& options) {
       ->group(group);
   command
       .add_flag("--standardize", a.standardize,
-                "Train on columns of mean 0 and deviation 1; the model is one of rows as they are")
+                "Train on standardised columns; the model is one of rows as they are")
       ->group(group);
 }
 
@@ -294,7 +294,7 @@ void add_target(CLI::App& command, TrainOptions& options) {
       ->group(group);
   command
       .add_option("--validation-rows", options.validation_rows,
-                  "Rows of the same sample each time that choose the model (default: none)")
+                  "Rows, the same each time, that choose the model (default: none)")
       ->transform(count())
       ->type_name("N")
       ->group(group);
@@ -341,7 +341,7 @@ void add_run(CLI::App& command, TrainOptions& options) {
       ->group(group);
   command
       .add_option("--report-interval", options.report_interval,
-                  "Steps between two points of both (default: 20, fewer if they are long)")
+                  "Steps between two points of both (default: 20; fewer if long)")
       ->transform(count())
       ->type_name("N")
       ->group(group);
@@ -351,8 +351,7 @@ void add_model(CLI::App& command, TrainOptions& options) {
   char const* const group = "The model";
   command
       .add_option("--direction", options.direction,
-                  "generative (latent to data; default with --target) or normalizing (data to "
-                  "latent; default with --data)")
+                  "generative (default with --target) or normalizing (with --data)")
       ->check(CLI::IsMember({"generative", "normalizing"}).description(""))
       ->type_name("NAME")
       ->group(group);
@@ -386,8 +385,9 @@ A run that has a --checkpoint ends at SIGINT and SIGTERM once it has written tha
 on from there: the whole run is then what it would have been without. Others end at once. A step
 whose loss or gradient is not finite is not taken, and the one before it is undone.
 
-Of the energies, U2 to U4 have no bound in z1. They get one: from |z1| = 4 on the energy rises by
-((|z1| - 4) / 0.25)^2 / 2. log Z is then 1.877502, 2.157508, 2.717124, 2.786117 for U1 to U4.
+Of the energies of Rezende & Mohamed (2015), U2 to U4 have no bound in z1. They get one: from
+|z1| = 4 on the energy rises by ((|z1| - 4) / 0.25)^2 / 2. log Z is then 1.877502, 2.157505,
+2.717121 and 2.786114 for U1 to U4.
 
 Examples:
   meander train --data train.npy --validation test.npy --flow planar:16 --standardize \

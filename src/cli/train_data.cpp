@@ -148,9 +148,8 @@ template <class Storage>
 Rows<Storage> load(Space const& exec, Selection const& selection,
                    std::optional<Standardisation> const& standardisation) {
   auto const dim = static_cast<std::size_t>(selection.file->cols());
-  Rows<Storage> const rows(
-      Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "meander::cli::train"),
-      static_cast<std::size_t>(selection.count()), dim);
+  Rows<Storage> rows(Kokkos::view_alloc(exec, Kokkos::WithoutInitializing, "meander::cli::train"),
+                     static_cast<std::size_t>(selection.count()), dim);
   auto const host = Kokkos::create_mirror_view(rows);
   std::size_t i   = 0;
   selection.for_each([&](double const* row) {

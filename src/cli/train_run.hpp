@@ -44,7 +44,7 @@ class TrainRun {
       resumed_at_ = trainer.steps();
     }
     TrainingWatch watch(watch_settings(trainer.options()), open_log(trainer.options()));
-    auto const result = fit([&](TrainingReport const& report) { return watch.show(report); });
+    auto result = fit([&](TrainingReport const& report) { return watch.show(report); });
     if (result.interrupted) interrupted_.emplace(result.steps);
     return result;
   }

@@ -98,6 +98,8 @@ void train(TrainArguments const& arguments) {
   LossCurve curve;
   curve.floor      = -log_z;
   curve.floor_name = "-log z";
+  // While the target does not count in full, losses are of another problem.
+  curve.settled = static_cast<double>(arguments.reverse_kl.beta_steps);
   run.write_results(result, result.best, curve);
 
   auto const found = estimate(exec, read_model(arguments.out), target, arguments.trainer.seed,

@@ -14,14 +14,14 @@ template <class From, class To>
 void affine_rows(AffineCoefficients const& layer, MapDirection direction,
                  StridedMatrix<From const> const& from, StridedMatrix<To> const& to) {
   std::int64_t const rows = to.extent0, dim = to.extent1;
-  auto const map = [&](std::int64_t i, std::int64_t d, double factor, double shift) {
+  bool const forward = direction == MapDirection::forward;
+  auto const map     = [&](std::int64_t i, std::int64_t d, double factor, double shift) {
     auto const x = static_cast<double>(from.data[i * from.stride0 + d * from.stride1]);
     // Two roundings, on every machine: contraction is off for these sources.
-    double const y = direction == MapDirection::forward ? factor * x + shift : (x - shift) * factor;
+    double const y                           = forward ? factor * x + shift : (x - shift) * factor;
     to.data[i * to.stride0 + d * to.stride1] = static_cast<To>(y);
   };
-  auto const* const factors =
-      direction == MapDirection::forward ? layer.scale : layer.inverse_scale;
+  auto const* const factors = forward ? layer.scale : layer.inverse_scale;
   if (to.stride0 <= to.stride1) {
     for (std::int64_t d = 0; d < dim; ++d)
       for (std::int64_t i = 0; i < rows; ++i) map(i, d, factors[d], layer.shift[d]);
