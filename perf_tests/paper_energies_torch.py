@@ -35,9 +35,9 @@ class Flows(torch.nn.Module):
         draw = lambda scale, *shape: scale * torch.randn(*shape, generator=generator)
         # As Meander begins: near layers that do nothing, where softplus(w.u) = 1.
         w = draw(2 / 2**0.5, layers, targets, seeds, 1, 2)
-        u = math.log(math.e - 1) * w / w.square().sum(-1, keepdim=True) + draw(0.1 / 2**0.5, *w.shape)
+        u = math.log(math.e - 1) * w / w.square().sum(-1, keepdim=True) + draw(0.02 / 2**0.5, *w.shape)
         self.w, self.u = torch.nn.Parameter(w), torch.nn.Parameter(u)
-        self.b = torch.nn.Parameter(draw(0.3, layers, targets, seeds, 1))
+        self.b = torch.nn.Parameter(draw(0.1, layers, targets, seeds, 1))
 
     def forward(self, z):
         """z (targets, seeds, rows, 2) to x and log|det dx/dz|."""

@@ -98,8 +98,9 @@ def initial_parameters(layers, dim, seed, arguments):
     generator = torch.Generator().manual_seed(seed)
     draw = lambda scale, *shape: scale * torch.randn(*shape, generator=generator)
     w = draw(arguments.w_scale / dim**0.5, layers, dim)
-    # softplus(w.u) = 1: the layer does nothing.
-    u = math.log(math.e - 1) * w / w.square().sum(-1, keepdim=True) + draw(arguments.u_scale / dim**0.5, layers, dim)
+    u = draw(arguments.u_scale / dim**0.5, layers, dim)
+    if layers >= dim:  # softplus(w.u) = 1: the layer does nothing
+        u += math.log(math.e - 1) * w / w.square().sum(-1, keepdim=True)
     return [parameter.requires_grad_() for parameter in (w, u, draw(arguments.b_scale, layers))]
 
 
@@ -166,8 +167,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--w-scale", type=float, default=2, help="spread of the initial parameters, PyTorch's only")
-    parser.add_argument("--u-scale", type=float, default=0.1)
-    parser.add_argument("--b-scale", type=float, default=0.3)
+    parser.add_argument("--u-scale", type=float, default=0.02)
+    parser.add_argument("--b-scale", type=float, default=0.1)
     arguments = parser.parse_args()
     peers = [peer for peer in arguments.peers.split(",") if peer]
     if not set(peers) <= set(PEERS):
