@@ -84,8 +84,12 @@ Model initial_planar_model(std::int64_t num_layers, std::int64_t dim, Direction 
   impl::check_direction(direction);
   impl::check_options(options.planar);
   check(options.w_scale, "w_scale");
-  check(options.u_scale, "u_scale");
-  check(options.b_scale, "b_scale");
+  // Measured on the densities of Rezende & Mohamed and on tabular data (docs/experiments.md).
+  bool const from_identity = num_layers >= dim;
+  double const u_scale     = options.u_scale.value_or(from_identity ? 0.05 : 0.02);
+  double const b_scale     = options.b_scale.value_or(from_identity ? 0.3 : 0.1);
+  check(u_scale, "u_scale");
+  check(b_scale, "b_scale");
   PlanarLayers layers;
   layers.count      = num_layers;
   layers.dim        = dim;
@@ -100,10 +104,10 @@ Model initial_planar_model(std::int64_t num_layers, std::int64_t dim, Direction 
     // A w that happens to be short must not make u long.
     double const bounded = std::max(squares, options.w_scale * options.w_scale / 4);
     double const along_w =
-        num_layers >= dim && bounded > 0 ? identity(options.planar.constraint) / bounded : 0.0;
+        from_identity && bounded > 0 ? identity(options.planar.constraint) / bounded : 0.0;
     for (std::int64_t d = 0; d < dim; ++d)
-      layers.u.push_back(along_w * w[d] + options.u_scale / root * normals.next());
-    layers.b.push_back(options.b_scale * normals.next());
+      layers.u.push_back(along_w * w[d] + u_scale / root * normals.next());
+    layers.b.push_back(b_scale * normals.next());
   }
   Model model;
   model.direction = direction;

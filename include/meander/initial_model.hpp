@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <meander/direction.hpp>
 #include <meander/model.hpp>
