@@ -21,8 +21,10 @@ struct InitialOptions {
   /// it is zero, where a layer of a constrained stack contracts along w: real data, whose
   /// coordinates are correlated, is fitted better from there, but contractions of many layers would
   /// pile up.
-  double u_scale = 0.02;
-  double b_scale = 0.1;  ///< standard deviation of b
+  /// Finite and >= 0; not given: 0.05 with L >= D, else 0.02.
+  std::optional<double> u_scale = {};
+  /// Standard deviation of b. Finite and >= 0; not given: 0.3 with L >= D, else 0.1.
+  std::optional<double> b_scale = {};
 };
 
 /// \brief A flow of random planar layers with the base N(0, I), to begin training from.
