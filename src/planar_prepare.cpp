@@ -42,9 +42,8 @@ std::size_t gram_size(PlanarCoefficients<Compute> const& c) {
 /// Only the tensor kernels read the parts; groups of one layer mean that the stack is a device's.
 template <class Compute>
 std::size_t parts_size(PlanarCoefficients<Compute> const& c) {
-  bool const needed =
-      device::has_tensor_kernels && std::is_same_v<Compute, float> && c.group == 1 &&
-      device::wants_tensor_path(c.dim, c.layers);
+  bool const needed = device::has_tensor_kernels && std::is_same_v<Compute, float> &&
+                      c.group == 1 && device::wants_tensor_path(c.dim, c.layers);
   return needed ? rounded(device::TensorLayout(c.dim, c.layers).size()) : 0;
 }
 
