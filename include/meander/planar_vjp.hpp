@@ -18,8 +18,10 @@
 
 namespace meander {
 
-/// \brief The memory that vjp and inverse_vjp work in: of order B (D + L) numbers on a device, of
-/// order D + L for each thread on the host, and the sums of at most 256 chunks of rows.
+/// \brief The memory that vjp and inverse_vjp work in: the sums of chunks of rows, and on the host
+/// D + L numbers for each row of a tile of each thread. On a device, stacks that no kernel takes at
+/// once (L > 64, or many coordinates and layers) need 2 D + 3 L + 1 numbers a row besides, for at
+/// most 32768 rows or one chunk.
 ///
 /// Serves every stack of that shape. A copy shares the memory; calls that overlap in time (on
 /// different instances) need workspaces of their own.
@@ -180,8 +182,8 @@ void run_vjp(VjpNames const& names, ExecutionSpace const& exec, PlanarOptions co
 ///
 /// The chain is kept in Gram form: L scalars a row, and nothing of size B D L. Sums over rows are
 /// taken in chunks and an order that depend on B, D and L alone: the same bits for any number of
-/// threads. They are kept in the compute type within a tile, in double from tile to tile, and taken
-/// through the constraint in double.
+/// threads. They are kept in the compute type within a tile or a run of tiles (at most 512 rows),
+/// in double from there on, and taken through the constraint in double.
 ///
 /// A layer with w = 0 is a shift. Where the constraint is not `none` it has no derivative by w; its
 /// gradient is given as zero. Where a determinant is zero the gradient is infinite or NaN, unless
