@@ -161,6 +161,7 @@ void add_settings(Settings& settings, TrainerOptions const& options) {
   settings["validation_interval"] = setting(options.validation_interval);
   settings["patience"]            = setting(options.patience);
   settings["report_interval"]     = setting(options.report_interval);
+  if (!options.fitted_to.empty()) settings["fitted_to"] = options.fitted_to;
   add_settings(settings, options.learning_rate);
   add_settings(settings, options.adam);
 }

@@ -434,6 +434,9 @@ TEST_F(CliResume, OfOtherRunsIsRefused) {
   refused(changed(resumed, "--flow", "planar:5"));
   refused(changed(resumed, "--batch", "100"));
   refused(changed(resumed, "--validation-fraction", "0.2"));
+  auto as_they_are = resumed;
+  std::erase(as_they_are, "--standardize");
+  refused(as_they_are);
   write_bytes(file("c"), "no checkpoint");
   refused(resumed);
   trained(changed(long_run("part", {"--checkpoint", file("d")}, "20"), "--log", file("e.csv")));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -51,6 +52,10 @@ struct TrainerOptions {
   /// A run stops with a TrainingError where so many steps in a row have led nowhere, since loss or
   /// gradient was not finite again and again; looked at with every report. >= 1.
   std::int64_t give_up_after = 100;
+
+  /// What the run is fitted to, in words of the caller's, such as a checksum of the rows: it goes
+  /// into checkpoints and must be the same where one is resumed.
+  std::string fitted_to = {};
 
   /// \brief Checks the members.
   /// \throws std::invalid_argument naming the one that is out of its range
@@ -299,8 +304,8 @@ class Trainer {
   /// was interrupted gives what it would have given, bit for bit.
   ///
   /// TrainerOptions::steps may be another, where the learning rate does not depend on it; so may
-  /// the report function and where and how often checkpoints go. The rows are taken on trust to be
-  /// the same, but for how many there are and their type.
+  /// the report function and where and how often checkpoints go. Of the rows only their number and
+  /// type are compared, and TrainerOptions::fitted_to.
   /// \throws ModelFileError if the file is not a checkpoint, or a spoiled one
   /// \throws TrainingError if it is of a model of another shape, or was written with other options
   void resume(std::filesystem::path const& checkpoint);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // meander train --data: maximum likelihood on the rows of a file.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -268,6 +269,30 @@ class Data {
   std::vector<bool> set_apart_;  ///< of the rows of train_file_; empty: none are
 };
 
+/// \brief A checksum (FNV-1a, 64 bits) of rows as they are trained on.
+class Checksum {
+ public:
+  template <class Value>
+  void add(Rows<Value> const& rows) {
+    auto const host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), rows);
+    for (std::size_t i = 0; i < host.size(); ++i) add(double(host.data()[i]));
+  }
+
+  std::string text() const { return std::to_string(sum_); }
+
+ private:
+  void add(double value) {
+    constexpr std::uint64_t prime = 0x100000001b3;
+    constexpr int bits_per_byte = 8, bits = 64;
+    auto const word = std::bit_cast<std::uint64_t>(value);
+    for (int shift = 0; shift < bits; shift += bits_per_byte) {
+      sum_ = (sum_ ^ ((word >> shift) & 0xffU)) * prime;
+    }
+  }
+
+  std::uint64_t sum_ = 0xcbf29ce484222325;
+};
+
 /// \brief The trained layers and the standardisation, in the order they were fitted in.
 Model with_standardisation(Model model, std::optional<Standardisation> const& standardisation) {
   if (standardisation) {
@@ -289,7 +314,12 @@ void train(TrainArguments const& arguments, Data const& data,
   auto const batch   = arguments.trainer.batch > 0 ? arguments.trainer.batch : data.train().count();
   auto const initial = initial_planar_model(arguments.layers, data.dim(), arguments.direction,
                                             arguments.trainer.seed, {.planar = arguments.planar});
-  Trainer<Compute, Space> trainer(exec, initial, trainer_options(arguments, batch, data.dim()));
+  Checksum checksum;
+  checksum.add(train_rows);
+  if (validation_rows) checksum.add(*validation_rows);
+  auto options      = trainer_options(arguments, batch, data.dim());
+  options.fitted_to = "rows (standardised as asked) with checksum " + checksum.text();
+  Trainer<Compute, Space> trainer(exec, initial, options);
   TrainRun run(arguments, standardisation ? standardisation->offset() : 0, validation.has_value());
   auto const result = run.run(trainer, [&](ReportFunction const& report) {
     return validation_rows ? trainer.maximum_likelihood(train_rows, *validation_rows, report)

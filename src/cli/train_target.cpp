@@ -87,8 +87,9 @@ void train(TrainArguments const& arguments) {
   constexpr int dim  = 2;
   auto const initial = initial_planar_model(arguments.layers, dim, arguments.direction,
                                             arguments.trainer.seed, {.planar = arguments.planar});
-  Trainer<Compute, Space> trainer(exec, initial,
-                                  trainer_options(arguments, arguments.trainer.batch, dim));
+  auto options       = trainer_options(arguments, arguments.trainer.batch, dim);
+  options.fitted_to  = "U" + std::to_string(arguments.target);
+  Trainer<Compute, Space> trainer(exec, initial, options);
   TrainRun run(arguments, 0, arguments.reverse_kl.validation_batch > 0);
   auto const result = run.run(trainer, [&](ReportFunction const& report) {
     return trainer.reverse_kl(target, arguments.reverse_kl, report);
