@@ -263,7 +263,15 @@ struct Reset {
 
 }  // namespace
 
-void check_adam_call(double learning_rate, Elements const (&all)[6]) {
+void check_adam_extents(std::int64_t num_layers, std::int64_t dim) {
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max() / 2;
+  if (num_layers < 0 || num_layers > most)
+    refuse("meander::Adam", "argument num_layers is ", num_layers, ", expected 0 to ", most);
+  if (dim < 1 || dim > most)
+    refuse("meander::Adam", "argument dim is ", dim, ", expected 1 to ", most);
+}
+
+void check_adam_call(double learning_rate, Elements const (&all)[6], double const* loss) {
   char const* const function = "meander::Adam::step";
   if (!(std::isfinite(learning_rate) && learning_rate >= 0))
     refuse(function, "argument learning_rate is ", learning_rate,
@@ -275,6 +283,9 @@ void check_adam_call(double learning_rate, Elements const (&all)[6]) {
     check_distinct(function, names[i], all[i]);
     for (int j = i + 1; j < 2 * written; ++j)
       check_disjoint(function, names[i], names[j], all[i], all[j]);
+    if (loss != nullptr)
+      check_disjoint(function, names[i], "loss", all[i],
+                     elements(StridedVector<double const>{loss, 1, 1}));
   }
 }
 

@@ -448,6 +448,8 @@ struct TrainerState {
         progress.best_validation_loss = loss;
         progress.best_step            = progress.step;
       }
+      if (!history.empty() && history.back().step == progress.step)
+        history.back().validation_loss = loss;
     }
     // Without a validation loss that is a number, nothing was kept.
     if (!std::isnan(progress.best_validation_loss) && progress.best_step != progress.step)

@@ -279,6 +279,13 @@ TEST(Adam, RefusesWhatIsOutOfRange) {
             "meander::Adam::step: argument learning_rate is -0.1, expected a finite number >= 0");
   EXPECT_NE(message_of([&] { two.step(space{}, 0.1, parameters.views, parameters.views); }),
             "nothing was thrown");
+  Kokkos::View<double, Kokkos::MemoryUnmanaged> const inside(parameters.views.w.data());
+  EXPECT_NE(message_of([&] { two.step(space{}, 0.1, parameters.views, gradients.views, inside); }),
+            "nothing was thrown");
+  EXPECT_EQ(message_of([] { meander::Adam<space>(space{}, -1, 3); }),
+            "meander::Adam: argument num_layers is -1, expected 0 to 1073741823");
+  EXPECT_EQ(message_of([] { meander::Adam<space>(space{}, 1, 0); }),
+            "meander::Adam: argument dim is 0, expected 1 to 1073741823");
 }
 
 }  // namespace

@@ -194,6 +194,24 @@ TEST_F(CliTrain, StandardisationLearnsTheSameInAnyUnits) {
   }
 }
 
+TEST_F(CliTrain, MeansThatFloatCannotHoldAreRefused) {
+  make_data<double>("train.npy", 200, 1, 1e-3, 1e6);
+  expect_failure(train({"--standardize"}),
+                 quoted("train.npy") +
+                     ": the mean of column 0 is too large beside its spread for a model stored as "
+                     "float32; give --type float64");
+  trained(train({"--standardize", "--type", "float64"}));
+}
+
+TEST_F(CliTrain, AModelOfNoUseIsAFailure) {
+  make_data<double>("train.npy", 40, 1);
+  auto const outcome =
+      run(changed(changed(train({"--type", "float64"}), "--lr", "1e160"), "--steps", "31"));
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find(": the loss of the model that was written is "), std::string::npos)
+      << outcome.err;
+}
+
 TEST_F(CliTrain, ConstantColumnsAreNotScaled) {
   std::vector<float> values;
   for (int i = 0; i < 50; ++i) values.insert(values.end(), {float(i), 0.1F});
@@ -597,6 +615,12 @@ TEST_F(CliTrain, ResultsReplaceNothing) {
     expect_failure(train({option, file("m.safetensors")}),
                    option + ": names the same file as --out", usage);
   }
+  // Two spellings of one name that does not exist yet.
+  auto const here = std::filesystem::current_path();
+  std::filesystem::current_path(folder_.path());
+  expect_failure(changed(train({"--log", "./new"}), "--out", "new"),
+                 "--log: names the same file as --out", usage);
+  std::filesystem::current_path(here);
   EXPECT_EQ(folder_.list(), "train.npy validation.npy");
 }
 

@@ -25,7 +25,8 @@ struct AdamOptions {
   double weight_decay = 0;      ///< finite and >= 0
   /// AdamW: the decay is taken off the parameters. Else it is added to the (clipped) gradient.
   bool decoupled = false;
-  /// Gradients whose norm over all parameters is larger are scaled down to it; > 0.
+  /// Gradients whose norm over all parameters is larger are scaled by max_grad_norm / (norm +
+  /// 1e-6), as PyTorch's clip_grad_norm_ does; > 0.
   double max_grad_norm = std::numeric_limits<double>::infinity();
 
   /// \brief Checks the members.
@@ -139,7 +140,7 @@ class Adam {
 
  private:
   static impl::AdamLayout checked_layout(std::int64_t num_layers, std::int64_t dim) {
-    impl::check_stack_extents(num_layers, dim, std::numeric_limits<std::int32_t>::max());
+    impl::check_adam_extents(num_layers, dim);
     return {num_layers, dim};
   }
 
@@ -210,7 +211,8 @@ class Adam {
     impl::check_adam_call(
         learning_rate,
         {impl::elements(call.w), impl::elements(call.u), impl::elements(call.b),
-         impl::elements(call.grad_w), impl::elements(call.grad_u), impl::elements(call.grad_b)});
+         impl::elements(call.grad_w), impl::elements(call.grad_u), impl::elements(call.grad_b)},
+        loss);
     impl::adam_step(exec, call);
   }
 

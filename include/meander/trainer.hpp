@@ -112,7 +112,9 @@ using ReportFunction = std::function<bool(TrainingReport const&)>;
 
 /// \brief What a run led to.
 struct TrainingResult {
-  Model best;  ///< of the smallest validation loss; without validation rows the last one
+  /// Of the smallest validation loss; the last one without validation rows, or where no validation
+  /// loss was a number.
+  Model best;
   Model last;
   std::int64_t best_step;
   double best_validation_loss;  ///< NaN without validation rows
@@ -240,7 +242,7 @@ class Trainer {
   }
 
   /// \brief Fits the flow to a density that is known up to a factor, by reverse KL:
-  /// TrainerOptions:: steps steps of Adam on the mean of log q(x) - beta log p(x) over rows drawn
+  /// TrainerOptions::steps steps of Adam on the mean of log q(x) - beta log p(x) over rows drawn
   /// from the flow.
   ///
   /// Step i draws rows i * batch and on of the sample that TrainerOptions::seed names; batch must

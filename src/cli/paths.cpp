@@ -11,7 +11,9 @@ bool same_file(std::filesystem::path const& a, std::filesystem::path const& b) {
   std::error_code error;
   if (std::filesystem::equivalent(a, b, error)) return true;
   auto const full = [&](std::filesystem::path const& path) {
-    return std::filesystem::weakly_canonical(impl::resolve_links(path), error);
+    // Absolute first: a relative name of a file that does not exist yet would stay as it is.
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(impl::resolve_links(path)),
+                                             error);
   };
   return full(a) == full(b);
 }

@@ -341,7 +341,8 @@ void add_run(CLI::App& command, TrainOptions& options) {
       ->group(group);
   command
       .add_option("--report-interval", options.report_interval,
-                  "Steps between two points of both (default: 20; fewer if long)")
+                  "Steps between two points of both, and two looks at signals\n(default: 20; fewer "
+                  "if long)")
       ->transform(count())
       ->type_name("N")
       ->group(group);

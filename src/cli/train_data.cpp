@@ -120,11 +120,25 @@ class Standardisation {
       bool const to_data   = direction == Direction::generative;
       layer_.log_scale.push_back(as_stored(to_data ? log_scale : -log_scale));
       factor_.push_back(std::exp(to_data ? -layer_.log_scale[d] : layer_.log_scale[d]));
-      layer_.shift.push_back(as_stored(to_data ? mean[d] : -mean[d] * factor_[d]));
+      auto const shift = to_data ? mean[d] : -mean[d] * factor_[d];
+      layer_.shift.push_back(as_stored(shift));
+      if (stored == ScalarType::float32)
+        check_shift(rows, d,
+                    static_cast<double>((layer_.shift[d] - shift) * (to_data ? factor_[d] : 1)));
     }
   }
 
   AffineLayer const& layer() const { return layer_; }
+
+  /// \brief A mean that is large beside the spread must survive being stored.
+  /// \param[in] off by how much the mean of the standardised column is not zero
+  static void check_shift(Selection const& rows, std::size_t d, double off) {
+    constexpr double most = 1e-2;
+    if (std::abs(off) <= most) return;
+    throw std::runtime_error(
+        path_in_quotes(rows.file->path()) + ": the mean of column " + std::to_string(d) +
+        " is too large beside its spread for a model stored as float32; give --type float64");
+  }
 
   double standardised(std::size_t d, double x) const {
     return direction_ == Direction::generative ? (x - layer_.shift[d]) * factor_[d]
@@ -329,13 +343,14 @@ void train(TrainArguments const& arguments, Data const& data,
   run.write_results(result, with_standardisation(result.best, standardisation), {});
 
   // Of the model as it is in the file, on the rows as they are in theirs.
-  auto const model = read_model(arguments.out);
-  auto text        = "steps " + std::to_string(result.steps) + ", train loss " +
-              fixed(loss_of<Compute>(exec, model, data.train())) + ", ";
+  auto const model        = read_model(arguments.out);
+  double const train_loss = loss_of<Compute>(exec, model, data.train());
+  auto text = "steps " + std::to_string(result.steps) + ", train loss " + fixed(train_loss) + ", ";
   if (validation) {
     text += "validation loss " + fixed(loss_of<Compute>(exec, model, *validation)) + ", ";
   }
   print(text + run.summary_end(result));
+  run.check_loss(train_loss);
 }
 
 }  // namespace

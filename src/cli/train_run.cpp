@@ -103,6 +103,13 @@ std::string TrainRun::summary_end(TrainingResult const& result) const {
   return text.data() + std::string(result.stopped_early ? ", stopped early\n" : "\n");
 }
 
+void TrainRun::check_loss(double loss) const {
+  if (std::isfinite(loss)) return;
+  throw std::runtime_error(impl::path_in_quotes(arguments_.out) +
+                           ": the loss of the model that was written is " + fixed(loss) +
+                           "; a smaller --lr, or --clip-norm, may keep it finite");
+}
+
 std::string fixed(double value) {
   std::array<char, 64> text = {};
   std::snprintf(text.data(), text.size(), "%.6f", value);

@@ -45,7 +45,12 @@ class TrainRun {
     }
     TrainingWatch watch(watch_settings(trainer.options()), open_log(trainer.options()));
     auto result = fit([&](TrainingReport const& report) { return watch.show(report); });
-    if (result.interrupted) interrupted_.emplace(result.steps);
+    // A run that has had its last step is done; a signal that came with it ends the process later.
+    if (result.interrupted && result.steps < trainer.options().steps) {
+      interrupted_.emplace(result.steps);
+    } else if (!result.interrupted) {
+      defer_.reset();
+    }
     return result;
   }
 
@@ -59,6 +64,10 @@ class TrainRun {
 
   /// \brief What ends the summary of a run.
   std::string summary_end(TrainingResult const& result) const;
+
+  /// \brief A model that has been written and is of no use is a failure.
+  /// \throws std::runtime_error if the loss is not a finite number
+  void check_loss(double loss) const;
 
  private:
   bool resumes() const;

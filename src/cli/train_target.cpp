@@ -109,6 +109,7 @@ void train(TrainArguments const& arguments) {
         fixed(found.loss + log_z) + " +- " + fixed(found.loss_error) + ", log Z " + fixed(log_z) +
         ", by weights " + fixed(found.weights.log_z) + " +- " + fixed(found.weights.log_z_error) +
         ", ESS " + fixed(found.weights.effective_fraction) + ", " + run.summary_end(result));
+  run.check_loss(found.loss);
 }
 
 }  // namespace

@@ -68,7 +68,10 @@ struct AdamCall {
 /// The learning rate is in its range; w, u, b, and their gradients after them, are distinct where
 /// they are written.
 /// \throws std::invalid_argument
-void check_adam_call(double learning_rate, Elements const (&all)[6]);
+void check_adam_call(double learning_rate, Elements const (&all)[6], double const* loss);
+
+/// \throws std::invalid_argument naming meander::Adam and the argument
+void check_adam_extents(std::int64_t num_layers, std::int64_t dim);
 
 /// One launch for up to AdamLayout::chunk parameters, two for more. Instantiated in src/ for every
 /// enabled execution space. Asynchronous.
