@@ -230,11 +230,12 @@ PlanarVjpChunks::PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int3
   count                   = (batch + rows - 1) / rows;
 }
 
-PlanarVjpChunks PlanarVjpChunks::of(std::int64_t batch, std::int64_t tile, std::int64_t most) {
+PlanarVjpChunks PlanarVjpChunks::of(std::int64_t batch, std::int64_t tile,
+                                    std::int64_t most_chunks) {
   PlanarVjpChunks chunks(batch, 1, 1);
   std::int64_t const tiles = (batch + tile - 1) / tile;
-  chunks.rows              = std::max<std::int64_t>(1, (tiles + most - 1) / most) * tile;
-  chunks.count             = (batch + chunks.rows - 1) / chunks.rows;
+  chunks.rows  = std::max<std::int64_t>(1, (tiles + most_chunks - 1) / most_chunks) * tile;
+  chunks.count = (batch + chunks.rows - 1) / chunks.rows;
   return chunks;
 }
 

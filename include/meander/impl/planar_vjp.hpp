@@ -56,8 +56,8 @@ struct PlanarVjpChunks {
 
   PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int32_t layers);
 
-  /// At most `most` chunks of a multiple of `tile` rows.
-  static PlanarVjpChunks of(std::int64_t batch, std::int64_t tile, std::int64_t most);
+  /// At most `most_chunks` chunks of a multiple of `tile` rows.
+  static PlanarVjpChunks of(std::int64_t batch, std::int64_t tile, std::int64_t most_chunks);
 
   /// As many as a batch of up to this many rows can have.
   static std::int64_t bound(std::int64_t max_batch, std::int32_t dim, std::int32_t layers);
