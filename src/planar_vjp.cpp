@@ -10,6 +10,7 @@
 
 #include "host/planar_vjp.hpp"
 #include "instantiate.hpp"
+#include "light_weight.hpp"
 #include "refuse.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
@@ -232,7 +233,7 @@ PlanarVjpChunks::PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int3
 
 PlanarVjpChunks PlanarVjpChunks::of(std::int64_t batch, std::int64_t tile,
                                     std::int64_t most_chunks) {
-  PlanarVjpChunks chunks(batch, 1, 1);
+  PlanarVjpChunks chunks;
   std::int64_t const tiles = (batch + tile - 1) / tile;
   chunks.rows  = std::max<std::int64_t>(1, (tiles + most_chunks - 1) / most_chunks) * tile;
   chunks.count = (batch + chunks.rows - 1) / chunks.rows;
@@ -313,12 +314,10 @@ void planar_vjp_parameters(ExecutionSpace const& exec, PlanarCoefficients<Comput
     Kokkos::parallel_for(
         label, Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<int>>(exec, 0, count), work);
   else
-    Kokkos::parallel_for(
-        label,
-        Kokkos::Experimental::require(Kokkos::TeamPolicy<ExecutionSpace>(
-                                          exec, count, std::clamp((stack.dim + 31) / 32, 1, 8), 32),
-                                      Kokkos::Experimental::WorkItemProperty::HintLightWeight),
-        work);
+    Kokkos::parallel_for(label,
+                         light_weight(Kokkos::TeamPolicy<ExecutionSpace>(
+                             exec, count, std::clamp((stack.dim + 31) / 32, 1, 8), 32)),
+                         work);
 }
 
 #define MEANDER_VJP_SIZES(Space, Compute)                                                      \

@@ -165,8 +165,7 @@ void map_rows(ExecutionSpace const& exec, AffineCoefficients const& layer, bool 
 template <class ExecutionSpace, class T>
 void score_rows(ExecutionSpace const& exec, FlowState<T> const& flow, ChunkMemory<T> const& memory,
                 bool keep) {
-  constexpr double half_log_two_pi = 0.91893853320467274178;
-  using Score                      = ScoreRows<T>;
+  using Score = ScoreRows<T>;
   auto const teams =
       static_cast<int>((memory.rows.extent0 + Score::rows_per_team - 1) / Score::rows_per_team);
   Kokkos::parallel_for(

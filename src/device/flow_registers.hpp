@@ -190,7 +190,6 @@ void launch_flow(ExecutionSpace const& exec, PlanarCoefficients<Compute> const& 
   int const tiles = static_cast<int>((call.rows + tile - 1) / tile);
   auto const from = task == FlowTask::sample ? as_const(call.to) : call.from;
   Map const map{stack, from, call.to, {}, access, chunk};
-  constexpr double half_log_two_pi = 0.91893853320467274178;
   Kokkos::parallel_for(
       label,
       Policy<ExecutionSpace, Shape::threads, Shape::teams>(exec, tiles, Shape::threads)

@@ -4,6 +4,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <meander/activation.hpp>
+#include <meander/impl/map_direction.hpp>
 
 #include "logarithm.hpp"
 
@@ -149,6 +150,12 @@ struct LogDeterminant {
   }
 };
 
+/// The gradients of one row by a = w.z + b and by s, of one layer.
+template <class T>
+struct LayerGradient {
+  T da, by_s;
+};
+
 /// What a layer does to one row once a = w.z + b is known. The usual case (tanh, log_det_epsilon =
 /// 0) is the template argument, so that it costs nothing.
 template <class T>
@@ -218,6 +225,31 @@ struct LayerRule {
     // Both sides' determinants are positive: a and a_prime have the same sign.
     T const slope = a_prime >= 0 ? T(1) : negative_slope;
     return {slope * a_prime / Kokkos::fma(slope, s, 1 - slope), slope + (a_prime - a_prime)};
+  }
+
+  /// h(a) and h'(a).
+  KOKKOS_INLINE_FUNCTION Activated<T> activate(T a) const {
+    if (activation == Activation::tanh) return tanh_parts(a);
+    T const slope = a < 0 ? negative_slope : T(1);
+    return {slope * a, slope + (a - a)};  // the slope alone would hide a NaN
+  }
+
+  /// What one layer gives to the gradients of one row: `along` is g . u_hat, with g the gradient
+  /// behind the layer (forward) or before it (inverse); by_log_det that by log_det; `scale` that by
+  /// which the gradient by s is to be multiplied. See src/host/planar_vjp.cpp.
+  template <MapDirection direction>
+  KOKKOS_INLINE_FUNCTION LayerGradient<T> gradient(Activated<T> const& v, T s, T s_minus_1, T scale,
+                                                   T along, T by_log_det) const {
+    bool const tanh  = activation == Activation::tanh;
+    T const det      = Kokkos::fma(v.slope, s, tanh ? v.h * v.h : 1 - v.slope);
+    T const divisor  = det < 0 ? det - log_det_epsilon : det + log_det_epsilon;
+    T const by_det   = by_log_det != 0 ? RowMath<T>::divide(by_log_det, divisor) : T(0);
+    T const by_slope = tanh ? -2 * v.h * (by_det * s_minus_1) : T(0);
+    T const by_s     = v.slope * (by_det * scale);
+    if constexpr (direction == MapDirection::forward) return {v.slope * (along + by_slope), by_s};
+    T const q    = v.slope * by_slope;
+    T const rest = along - q * s_minus_1;
+    return {Kokkos::fma(v.slope, rest != 0 ? RowMath<T>::divide(rest, det) : T(0), q), by_s};
   }
 
   /// Multiplies the determinant of a layer with these h(a) and h'(a) into `log_det`.

@@ -30,9 +30,17 @@ template <class Storage, class Compute>
 inline constexpr bool has_tensor_path = has_tensor_kernels && sizeof(Storage) == 4 &&
                                         sizeof(Compute) == 4;
 
+/// Whether there is so much arithmetic to a row that tensor cores pay however it lies in memory.
+constexpr bool has_much_work(std::int64_t dim, std::int64_t layers) {
+  return dim > 64 && layers >= 32;
+}
+
+/// Rows of more coordinates are too far apart where they do not lie side by side.
+inline constexpr int max_scattered_dim = 256;
+
 /// Whether that path can pay: only then does a stack carry its coefficients.
 constexpr bool wants_tensor_path(std::int64_t dim, std::int64_t layers) {
-  return layers > 0 && (dim > 256 || (dim > 64 && layers >= 32));
+  return layers > 0 && (dim > max_scattered_dim || has_much_work(dim, layers));
 }
 
 /// Layers that the tiled kernel takes at a time.

@@ -28,9 +28,9 @@ template <class Storage, class Compute>
 Path choose_path(std::int64_t dim, std::int64_t layers, Access access) {
   if constexpr (has_tensor_path<Storage, Compute>) {
     if (layers == 0) return Path::tiled;  // a copy
-    bool const much_work = dim > 64 && layers >= 32;
-    bool const scattered = dim > 256 && access != Access::rows;
-    if (dim > max_registers_dim<Storage, Compute> || much_work || scattered) return Path::tensor;
+    bool const scattered = dim > max_scattered_dim && access != Access::rows;
+    if (dim > max_registers_dim<Storage, Compute> || has_much_work(dim, layers) || scattered)
+      return Path::tensor;
   }
   // With few rows to a thread the registers lose; the tiles may stand in where they round once.
   if (dim > 512 && accepts<Storage, Compute>(Path::tiled, dim, layers)) return Path::tiled;

@@ -15,6 +15,8 @@
 #include "vjp_registers.hpp"
 #include "vjp_tiles.hpp"
 
+#include "../light_weight.hpp"
+
 /// The gradients of a planar stack on a device, in Gram form (design fact 2), for any D and L: a
 /// few matrix products, and between them triangular recurrences on scalars, one row per thread. A
 /// stack of more layers than one block of Gram numbers works through copies of the rows and of
@@ -311,25 +313,22 @@ struct VjpRecurrence {
     return c.gram[std::int64_t(first + i) * c.gram_group + j];
   }
 
-  KOKKOS_INLINE_FUNCTION Activated<T> activated(T x) const {
-    if (c.activation == Activation::tanh) return tanh_parts(x);
-    T const slope = x < 0 ? c.negative_slope : T(1);
-    return {slope * x, slope + (x - x)};  // the slope alone would hide a NaN
+  KOKKOS_INLINE_FUNCTION LayerRule<T> rule() const {
+    return {c.activation, c.negative_slope, c.log_det_epsilon};
   }
 
   KOKKOS_INLINE_FUNCTION void activate(std::int64_t row) const {
-    LayerRule<T> const rule{c.activation, c.negative_slope, c.log_det_epsilon};
     LogDeterminant<T> log_det;
     for (int i = 0; i < layers; ++i) {
       T x = a[i * pitch + row] + c.b[first + i];
       // tanh of an infinite row is finite, and would hide it.
       if (first + i == 0) x += x - x;
       for (int j = 0; j < i; ++j) x = Kokkos::fma(gram(i, j), h[j * pitch + row], x);
-      auto const v       = activated(x);
+      auto const v       = rule().activate(x);
       a[i * pitch + row] = x;
       h[i * pitch + row] = v.h;
       int const l        = first + i;
-      rule.count(v, c.s[l], c.s_minus_1[l], log_det);
+      rule().count(v, c.s[l], c.s_minus_1[l], log_det);
       if (i == layers - 1 || c.take_log[l] != 0) log_det.take_log();
     }
     log[row] = first == 0 ? log_det.sum : log[row] + log_det.sum;
@@ -347,22 +346,14 @@ struct VjpRecurrence {
       else
         for (int j = 0; j < i; ++j) along = Kokkos::fma(-gram(j, i), da[j * pitch + row], along);
 
-      auto const [value, slope] = activated(a[i * pitch + row]);
-      bool const is_tanh        = c.activation == Activation::tanh;
-      T const s                 = c.s[first + i];
-      T const s_minus_1         = c.s_minus_1[first + i];
-      T const det               = Kokkos::fma(slope, s, is_tanh ? value * value : 1 - slope);
-      T const divisor           = det < 0 ? det - c.log_det_epsilon : det + c.log_det_epsilon;
-      T const by_det            = by_log_det != 0 ? by_log_det / divisor : T(0);
-      T const from_slope        = is_tanh ? -2 * value * (by_det * s_minus_1) : T(0);
-      if constexpr (back) {
-        da[i * pitch + row] = slope * (along + from_slope);
-      } else {
-        T const p           = slope * from_slope;
-        T const rest        = along - p * s_minus_1;
-        da[i * pitch + row] = Kokkos::fma(slope, rest != 0 ? rest / det : T(0), p);
-      }
-      a[i * pitch + row] = slope * (by_det * log_det_scale(c, first + i));
+      int const l = first + i;
+      auto const layer =
+          rule().template gradient < back
+              ? MapDirection::forward
+              : MapDirection::inverse > (rule().activate(a[i * pitch + row]), c.s[l],
+                                         c.s_minus_1[l], log_det_scale(c, l), along, by_log_det);
+      da[i * pitch + row] = layer.da;
+      a[i * pitch + row]  = layer.by_s;
     }
   }
 };
@@ -734,21 +725,13 @@ PlanarVjpSizes vjp_sizes(PlanarCoefficients<T> const& c, std::int64_t max_batch)
   return {vjp_rows_size(c, max_batch), std::size_t(chunks + 1) * size};
 }
 
-/// Kokkos copies functors of over 512 bytes to constant memory, and waits for the kernel before
-/// that used it, unless they are said to be light.
-template <class Policy>
-auto light(Policy const& policy) {
-  return Kokkos::Experimental::require(policy,
-                                       Kokkos::Experimental::WorkItemProperty::HintLightWeight);
-}
-
 template <MapDirection direction, int Dim, class ExecutionSpace, class Storage, class T>
 void launch_vjp_registers(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> const& call,
                           PlanarVjpChunks const& chunks) {
   using Kernel = VjpRegisters<Storage, T, direction, Dim>;
   Kokkos::parallel_for(
       "meander::planar::vjp[registers]",
-      light(
+      light_weight(
           Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Kernel::threads, Kernel::teams>>(
               exec, static_cast<int>(chunks.count), Kernel::threads)
               .set_scratch_size(0, Kokkos::PerTeam(Kernel::scratch_bytes(call.stack.layers)))),
@@ -760,9 +743,10 @@ void launch_vjp_tiles(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> cons
                       PlanarVjpChunks const& chunks, VjpPlan const& plan) {
   Kokkos::parallel_for(
       "meander::planar::vjp[tiles]",
-      light(Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Shape::threads, Shape::teams>>(
-                exec, static_cast<int>(chunks.count), Shape::threads)
-                .set_scratch_size(0, Kokkos::PerTeam(plan.scratch))),
+      light_weight(
+          Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<Shape::threads, Shape::teams>>(
+              exec, static_cast<int>(chunks.count), Shape::threads)
+              .set_scratch_size(0, Kokkos::PerTeam(plan.scratch))),
       VjpTiles<Storage, T, direction, Shape>{call, chunks, plan});
 }
 
@@ -782,7 +766,9 @@ void run_vjp_panel(ExecutionSpace const& exec, PlanarVjpCall<Storage, T> call,
   call.memory.sums += first / chunks.rows * std::int64_t(PlanarVjpSums(call.stack).size);
   chunks.count = (count + chunks.rows - 1) / chunks.rows;
   VjpLaunches<ExecutionSpace, Storage, T> const launches(exec, call, chunks);
-  if (call.direction == MapDirection::forward)
+  if (call.stack.layers == 0 && !call.scored) {
+    if (call.grad_from.data != nullptr) launches.copy(call.grad_to, call.grad_from);
+  } else if (call.direction == MapDirection::forward)
     launches.forward_vjp();
   else
     launches.inverse_vjp();

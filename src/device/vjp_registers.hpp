@@ -107,12 +107,6 @@ struct VjpRegisters {
     return {call.stack.activation, call.stack.negative_slope, call.stack.log_det_epsilon};
   }
 
-  KOKKOS_INLINE_FUNCTION Activated<T> activated(T a) const {
-    if (call.stack.activation == Activation::tanh) return tanh_parts(a);
-    T const slope = a < 0 ? call.stack.negative_slope : T(1);
-    return {slope * a, slope + (a - a)};  // the slope alone would hide a NaN
-  }
-
   template <class Matrix>
   KOKKOS_INLINE_FUNCTION void load(Matrix const& m, std::int64_t first, int t,
                                    bool const (&exist)[per_thread], T (&x)[per_thread][Dim]) const {
@@ -175,7 +169,7 @@ struct VjpRegisters {
       for (int r = 0; r < per_thread; ++r) {
         T const a                       = pre_activation(c, l, x.z[r]);
         s.a[l * rows + r * threads + t] = a;
-        auto const v                    = activated(a);
+        auto const v                    = rule().activate(a);
         add(v.h, c + Dim, x.z[r]);
         rule().count(v, c[2 * Dim + 1], c[2 * Dim + 2], log_det[r]);
       }
@@ -224,27 +218,10 @@ struct VjpRegisters {
     return -0.5 * double(squares);
   }
 
-  /// What a layer gives to the sums: da, and the gradient by s.
-  struct LayerGradient {
-    T da, by_s;
-  };
-
-  /// See src/host/planar_vjp.cpp.
-  KOKKOS_INLINE_FUNCTION LayerGradient gradient(T const* c, Activated<T> const& v, T along,
-                                                T by_log_det) const {
-    bool const tanh   = call.stack.activation == Activation::tanh;
-    T const epsilon   = call.stack.log_det_epsilon;
-    T const s_minus_1 = c[2 * Dim + 2];
-    T const det       = Kokkos::fma(v.slope, c[2 * Dim + 1], tanh ? v.h * v.h : 1 - v.slope);
-    T const by_det    = by_log_det != 0
-                            ? RowMath<T>::divide(by_log_det, det < 0 ? det - epsilon : det + epsilon)
-                            : T(0);
-    T const by_slope  = tanh ? -2 * v.h * (by_det * s_minus_1) : T(0);
-    T const by_s      = v.slope * (by_det * Kokkos::abs(c[2 * Dim + 3]));
-    if constexpr (is_forward) return {v.slope * (along + by_slope), by_s};
-    T const q    = v.slope * by_slope;
-    T const rest = along - q * s_minus_1;
-    return {Kokkos::fma(v.slope, rest != 0 ? RowMath<T>::divide(rest, det) : T(0), q), by_s};
+  KOKKOS_INLINE_FUNCTION LayerGradient<T> gradient(T const* c, Activated<T> const& v, T along,
+                                                   T by_log_det) const {
+    return rule().template gradient<direction>(v, c[2 * Dim + 1], c[2 * Dim + 2],
+                                               Kokkos::abs(c[2 * Dim + 3]), along, by_log_det);
   }
 
   KOKKOS_INLINE_FUNCTION static T dot(T const* x, T const (&y)[Dim]) {
@@ -255,8 +232,9 @@ struct VjpRegisters {
   }
 
   /// z is before the layer, g behind it.
-  KOKKOS_INLINE_FUNCTION static void add_values(LayerGradient const& layer, T h, T const (&z)[Dim],
-                                                T const (&g)[Dim], T (&sum)[values]) {
+  KOKKOS_INLINE_FUNCTION static void add_values(LayerGradient<T> const& layer, T h,
+                                                T const (&z)[Dim], T const (&g)[Dim],
+                                                T (&sum)[values]) {
 #pragma unroll
     for (int d = 0; d < Dim; ++d) {
       sum[d]       = Kokkos::fma(layer.da, z[d], sum[d]);
@@ -284,7 +262,7 @@ struct VjpRegisters {
       T sum[values] = {};
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
-        auto const v  = activated(s.a[l * rows + r * threads + t]);
+        auto const v  = rule().activate(s.a[l * rows + r * threads + t]);
         auto const by = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
         add(-v.h, c + Dim, x.z[r]);
         // Rows that do not exist have no gradients.
@@ -317,7 +295,7 @@ struct VjpRegisters {
       T sum[values] = {};
 #pragma unroll
       for (int r = 0; r < per_thread; ++r) {
-        auto const v  = activated(pre_activation(c, l, x.z[r]));
+        auto const v  = rule().activate(pre_activation(c, l, x.z[r]));
         auto const by = gradient(c, v, dot(c + Dim, x.g[r]), x.grad_log[r]);
         rule().count(v, c[2 * Dim + 1], c[2 * Dim + 2], log_det[r]);
         add(-by.da, c, x.g[r]);

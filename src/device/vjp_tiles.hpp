@@ -48,7 +48,6 @@ struct VjpPlan {
 /// Minus the log-density of the base at its mean.
 template <class T>
 KOKKOS_INLINE_FUNCTION double log_normalizer(NormalBase<T> const& base, int dim) {
-  constexpr double half_log_two_pi = 0.91893853320467274178;
   return half_log_two_pi * dim + (base.log_volume == nullptr ? 0.0 : double(*base.log_volume));
 }
 
@@ -381,12 +380,6 @@ struct VjpTiles {
     if (call.stack.take_log[l] != 0) log_det.take_log();
   }
 
-  KOKKOS_INLINE_FUNCTION Activated<T> activated(T a) const {
-    if (call.stack.activation == Activation::tanh) return tanh_parts(a);
-    T const slope = a < 0 ? call.stack.negative_slope : T(1);
-    return {slope * a, slope + (a - a)};  // the slope alone would hide a NaN
-  }
-
   KOKKOS_INLINE_FUNCTION void keep(Scratch const& s, int l, int row, bool is_row, T h,
                                    T slope) const {
     s.h()[l * pitch + row]  = is_row ? h : T(0);
@@ -414,7 +407,7 @@ struct VjpTiles {
         if (first + k >= c.layers) break;
         if (k % 2 == 0) hold_loads();
         add_block<0>(gram(first + k) + first, k, h, T(1), a[k]);
-        auto const v = activated(a[k]);
+        auto const v = rule().activate(a[k]);
         h[k]         = v.h;
         keep(s, first + k, row, is_row, v.h, v.slope);
         count_log_det(v, first + k, log_det);
@@ -489,7 +482,6 @@ struct VjpTiles {
   KOKKOS_INLINE_FUNCTION void gradient_chain(Scratch const& s, int row, bool is_row,
                                              T by_log_det) const {
     auto const& c    = call.stack;
-    bool const tanh  = c.activation == Activation::tanh;
     int const blocks = (c.layers + block - 1) / block;
 #pragma unroll 1
     for (int n = 0; n < blocks; ++n) {
@@ -506,24 +498,12 @@ struct VjpTiles {
         int const l = first + k;
         if (l >= c.layers) continue;
         if (i % 2 == 0) hold_loads();
-        T const value     = s.h()[l * pitch + row];
-        T const slope     = s.da()[l * pitch + row];
-        T const s_minus_1 = c.s_minus_1[l];
-        T const det       = Kokkos::fma(slope, c.s[l], tanh ? value * value : 1 - slope);
-        T const divisor   = det < 0 ? det - c.log_det_epsilon : det + c.log_det_epsilon;
-        T const by_det    = by_log_det != 0 ? RowMath<T>::divide(by_log_det, divisor) : T(0);
-        T const by_slope  = tanh ? -2 * value * (by_det * s_minus_1) : T(0);
-        T da;
-        if constexpr (is_forward) {
-          da = slope * (along[k] + by_slope);
-        } else {
-          T const q    = slope * by_slope;
-          T const rest = along[k] - q * s_minus_1;
-          da           = Kokkos::fma(slope, rest != 0 ? RowMath<T>::divide(rest, det) : T(0), q);
-        }
-        if (!is_row) da = 0;
+        Activated<T> const v{s.h()[l * pitch + row], s.da()[l * pitch + row]};
+        auto const layer = rule().template gradient<direction>(
+            v, c.s[l], c.s_minus_1[l], log_det_scale(c, l), along[k], by_log_det);
+        T const da              = is_row ? layer.da : T(0);
         s.da()[l * pitch + row] = da;
-        s.x()[l * pitch + row]  = is_row ? slope * (by_det * log_det_scale(c, l)) : T(0);
+        s.x()[l * pitch + row]  = is_row ? layer.by_s : T(0);
         add_gram_row(first, l, da, along);
       }
     }

@@ -137,8 +137,6 @@ MEANDER_INLINE void draw_block(RowCounters<T> const& rows, std::uint64_t seed, s
                                   normals[k], normals[k + 1]);
 }
 
-inline constexpr double half_log_two_pi = 0.91893853320467274178;
-
 /// A sum of squares of the coordinates of a row, in the order in which it is always taken: four
 /// partial sums, of the coordinates that are equal modulo 4.
 template <class T>

@@ -12,6 +12,8 @@
 
 namespace meander::impl {
 
+inline constexpr double half_log_two_pi = 0.91893853320467274178;
+
 /// N(loc, diag(scale)^2) as the kernels read it; a null loc means N(0, I).
 template <class T>
 struct NormalBase {

@@ -52,7 +52,7 @@ MEANDER_FUNCTION T log_det_scale(PlanarCoefficients<T> const& c, std::int32_t l)
 struct PlanarVjpChunks {
   static constexpr std::int64_t unit = 256;
   static constexpr std::int64_t most = 256;
-  std::int64_t rows, count;
+  std::int64_t rows = 0, count = 0;
 
   PlanarVjpChunks(std::int64_t batch, std::int32_t dim, std::int32_t layers);
 
@@ -61,6 +61,9 @@ struct PlanarVjpChunks {
 
   /// As many as a batch of up to this many rows can have.
   static std::int64_t bound(std::int64_t max_batch, std::int32_t dim, std::int32_t layers);
+
+ private:
+  PlanarVjpChunks() = default;
 };
 
 /// The memory of a PlanarVjpWorkspace.
