@@ -409,6 +409,17 @@ TEST(Trainer, SplitsValidationRowsOff) {
                        "expected 2 rows or more to split validation rows off"));
 }
 
+TEST(Trainer, ShowsTheValidationAfterTheLastStep) {
+  Known const train(2, Direction::generative, 100), validation(2, Direction::generative, 50, 4);
+  auto o                = options(200);
+  o.validation_interval = 1000;
+  o.report_interval     = 50;
+  auto const result     = trainer(2, o).maximum_likelihood(train.rows, validation.rows);
+  ASSERT_EQ(result.history.size(), 4U);
+  EXPECT_EQ(result.history.back().validation_loss, result.validation_loss);
+  EXPECT_TRUE(std::isnan(result.history.front().validation_loss));
+}
+
 TEST(Trainer, StopsWhenTheReportSaysSo) {
   Known const known(2, Direction::generative, 100);
   auto o            = options(1000, 10);
