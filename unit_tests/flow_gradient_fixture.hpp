@@ -12,6 +12,7 @@
 #include <Kokkos_Core.hpp>
 
 #include <meander/flow.hpp>
+#include <meander/planar_parameters.hpp>
 
 #include "flow_reference.hpp"
 #include "planar_fixture.hpp"
@@ -54,6 +55,41 @@ struct ParameterGradients {
   std::vector<double> w, u, b;
   friend bool operator==(ParameterGradients const&, ParameterGradients const&) = default;
 };
+
+/// Where a call is to leave them: memory that has held something else.
+struct ParameterGradientViews {
+  DenseMatrix<double> w;
+  Kokkos::View<double**, Kokkos::LayoutLeft, space::memory_space> u;
+  Kokkos::View<double*, space::memory_space> b;
+
+  explicit ParameterGradientViews(reference::Stack const& stack)
+      : w("test::grad_w", stack.layers, stack.dim),
+        u("test::grad_u", stack.layers, stack.dim),
+        b("test::grad_b", stack.layers) {
+    Kokkos::deep_copy(w, std::numeric_limits<double>::quiet_NaN());
+  }
+
+  auto parameters() const { return meander::PlanarParameters{w, u, b}; }
+  ParameterGradients values() const {
+    return {matrix_values(w), matrix_values(u), vector_values(b)};
+  }
+};
+
+/// That `exact` holds the differences of loss() in every parameter of the stack.
+template <class Loss>
+void expect_differences(reference::Stack& stack, reference::Gradients const& exact,
+                        Loss const& loss) {
+  auto const near = [&](std::vector<double>& at, std::vector<reference::real> const& part) {
+    for (std::size_t i = 0; i < at.size(); ++i)
+      EXPECT_NEAR(double(part[i]),
+                  double(reference::difference(
+                      at[i], 1e-4, [&](double x) { at[i] = x; }, loss)),
+                  1e-7);
+  };
+  near(stack.w, exact.w);
+  near(stack.u, exact.u);
+  near(stack.b, exact.b);
+}
 
 /// `noise` is how much of the rounding of the compute type C the gradients may show, relative to
 /// the largest terms that those of a layer are summed from.

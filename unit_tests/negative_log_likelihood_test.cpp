@@ -69,17 +69,7 @@ TEST(NegativeLogLikelihoodReference, AgreesWithDifferencesInEveryParameter) {
       auto& stack     = flow.stacks.front();
       auto const rows = rows_of(fixture::random_rows<double>(3, 2, 7), 2);
       auto const g    = mean_gradients(flow, rows);
-      auto const near = [&](std::vector<double>& at, std::vector<real> const& exact) {
-        for (std::size_t i = 0; i < at.size(); ++i)
-          EXPECT_NEAR(double(exact[i]),
-                      double(reference::difference(
-                          at[i], 1e-4, [&](double x) { at[i] = x; },
-                          [&] { return mean_loss(flow, rows); })),
-                      1e-7);
-      };
-      near(stack.w, g.w);
-      near(stack.u, g.u);
-      near(stack.b, g.b);
+      fixture::expect_differences(stack, g, [&] { return mean_loss(flow, rows); });
     }
 }
 
@@ -96,21 +86,15 @@ Result run(reference::Flow const& flow, View const& x, space const& exec = space
   auto const prepared   = fixture::make_flow<C>(flow);
   meander::PlanarVjpWorkspace<C, space> const workspace(
       exec, std::get<0>(prepared.layers().front()), std::int64_t(x.extent(0)));
-  fixture::DenseMatrix<double> const w("test::grad_w", stack.layers, stack.dim);
-  Kokkos::View<double**, Kokkos::LayoutLeft, space::memory_space> const u("test::grad_u",
-                                                                          stack.layers, stack.dim);
-  Kokkos::View<double*, space::memory_space> const b("test::grad_b", stack.layers);
+  fixture::ParameterGradientViews const gradients(stack);
   Kokkos::View<double, space::memory_space> const loss("test::loss");
-  // Memory that has held something else.
-  Kokkos::deep_copy(w, std::numeric_limits<double>::quiet_NaN());
   Kokkos::deep_copy(loss, std::numeric_limits<double>::quiet_NaN());
   meander::negative_log_likelihood(exec, workspace, prepared, parameters, x, loss,
-                                   meander::PlanarParameters{w, u, b});
+                                   gradients.parameters());
   exec.fence();
   Result result;
   Kokkos::deep_copy(result.loss, loss);
-  result.gradients = {fixture::matrix_values(w), fixture::matrix_values(u),
-                      fixture::vector_values(b)};
+  result.gradients = gradients.values();
   return result;
 }
 

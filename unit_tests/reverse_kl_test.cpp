@@ -146,21 +146,9 @@ TEST(ReverseKlReference, AgreesWithDifferencesInEveryParameter) {
         auto& stack       = flow.stacks.front();
         auto const latent = rows_of(fixture::random_rows<double>(3, 2, 7), 2);
         auto const g      = mean_gradients(flow, latent, {path, 0.7});
-        auto const near   = [&](std::vector<double>& at, std::vector<real> const& exact) {
-          for (std::size_t i = 0; i < at.size(); ++i) {
-            auto const loss = [&] {
-              return path ? mean_loss_of_path(held, flow, latent, 0.7)
-                            : mean_loss(flow, latent, 0.7);
-            };
-            EXPECT_NEAR(double(exact[i]),
-                          double(reference::difference(
-                              at[i], 1e-4, [&](double x) { at[i] = x; }, loss)),
-                          1e-7);
-          }
-        };
-        near(stack.w, g.w);
-        near(stack.u, g.u);
-        near(stack.b, g.b);
+        fixture::expect_differences(stack, g, [&] {
+          return path ? mean_loss_of_path(held, flow, latent, 0.7) : mean_loss(flow, latent, 0.7);
+        });
       }
 }
 
@@ -181,19 +169,15 @@ Result run(reference::Flow const& flow, AnyTarget const& target, std::uint64_t f
   auto const prepared   = fixture::make_flow<C>(flow);
   // Larger than it need be.
   meander::ReverseKlWorkspace<C, space> const workspace(exec, prepared, batch + 3);
-  fixture::DenseMatrix<double> const w("test::grad_w", stack.layers, stack.dim);
-  Kokkos::View<double**, Kokkos::LayoutLeft, space::memory_space> const u("test::grad_u",
-                                                                          stack.layers, stack.dim);
-  Kokkos::View<double*, space::memory_space> const b("test::grad_b", stack.layers);
+  fixture::ParameterGradientViews const gradients(stack);
   Kokkos::View<double, space::memory_space> const loss("test::loss");
   Kokkos::deep_copy(loss, std::numeric_limits<double>::quiet_NaN());
   meander::reverse_kl(exec, workspace, prepared, parameters, target, seed, first_row, batch,
-                      options, loss, meander::PlanarParameters{w, u, b});
+                      options, loss, gradients.parameters());
   exec.fence();
   Result result;
   Kokkos::deep_copy(result.loss, loss);
-  result.gradients   = {fixture::matrix_values(w), fixture::matrix_values(u),
-                        fixture::vector_values(b)};
+  result.gradients   = gradients.values();
   result.log_weights = fixture::vector_values(
       Kokkos::subview(workspace.log_weights(), Kokkos::pair<int, int>(0, batch)));
   return result;
